@@ -1,18 +1,18 @@
-"""Checks of a registry: its faults, and what a change to a published registry would break."""
+"""Checks of a registry: its faults, what may be a mistake, and what its metrics lead to."""
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deniable import mechanisms, registry
 from deniable.declared import Declared
 from deniable.errors import Fault, ParameterError, RegistryError
 from deniable.forecast import space
 from deniable.forecast.precision import arm, expected
-from deniable.frozen import dataclass, fields
+from deniable.frozen import dataclass
 from deniable.limits import spending
 from deniable.limits.admission import admit
 from deniable.limits.allowance import Allowance
@@ -21,7 +21,6 @@ from deniable.limits.exposure import MANY_GROUPS, Exposure
 from deniable.registry.answers.axis import MOST_STEP_VALUES, read_number
 from deniable.registry.lookalike import alike, nearest, spelt
 from deniable.registry.places import placed
-from deniable.registry.published import MEANING
 from deniable.registry.tables import Budget, duration
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
-    from deniable.registry.tables import Experiment
 
 STRONG_EPSILON = 4.0
 """The epsilon above which lint warns. A report then raises the odds between two answers more than 50 times."""
@@ -58,7 +56,6 @@ _MANY_PARTS = 20
 LARGE_BYTES = 1 << 28
 """Bytes in the store above which lint reports a metric, with the reasons: 256 MiB."""
 
-_REMOVED = "removed; its reports are refused at once, unless the server has a folder of published registries with it"
 ALIKE = "look alike, and are counted apart: keep one, or make them different"
 
 
@@ -79,6 +76,7 @@ class Lint:
     notes: tuple[Note, ...]  # one for each usable metric
     exposed: str = ""  # what the reports of all metrics together show besides answers, in words; empty where it is nothing
     spending: tuple[tuple[str, ...], ...] = ()  # the rows of a table: what a device may give away on each metric
+    legend: tuple[str, ...] = ()  # sentences below that table
 
 
 def lint(path: str | Path) -> Lint:
@@ -111,17 +109,17 @@ def lint(path: str | Path) -> Lint:
             if metric.delay is not None:
                 facts["travels"] = f"after a random time of up to {metric.delay} on the device"
             notes.append(Note(metric.id, facts))
-    exposed, table = "", tuple[tuple[str, ...], ...]()
+    exposed, table, legend = "", tuple[tuple[str, ...], ...](), tuple[str, ...]()
     if not faults:
         today = datetime.now(UTC).date()
         admission = admit(loaded, None, today)
         faults += admission.faults
-        table = tuple(spending.rows(loaded, admission, today))
+        table, legend = tuple(spending.rows(loaded, admission, today)), tuple(spending.legend(loaded, today))
         exposure = Exposure.of(loaded)
         warnings += [Fault(str(path), "-", rule, value) for rule, value in _exposed(exposure)]
         exposed = exposure.words
     lines = _placed(path, [*faults, *warnings])
-    return Lint(lines[: len(faults)], lines[len(faults) :], tuple(notes), exposed, table)
+    return Lint(lines[: len(faults)], lines[len(faults) :], tuple(notes), exposed, table, legend)
 
 
 def _placed(path: str | Path, faults: Sequence[Fault]) -> tuple[Fault, ...]:
@@ -203,9 +201,9 @@ def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> dict[str
 def _reported(metric: Metric, allowance: Allowance) -> dict[str, str]:
     """Return how many reports of a metric, or answers to it, a device makes, in words."""
     if allowance.answers:
-        price = f"{allowance.price} for all reports of one together"
-        histories = "between histories that change, and return to an earlier answer, at the same times"
-        return {"answers kept": f"at most {allowance.answers} a month, {price} ({histories})"}
+        price = f"all reports of one answer give away {allowance.price} together"
+        change = "That an answer changed, or returned to an earlier one, shows as well, and is not counted"
+        return {"answers kept": f"at most {allowance.answers} a month; {price}. {change}"}
     return {"reports": f"at most {metric.per_period} a {metric.period}"}
 
 
@@ -296,7 +294,9 @@ def _step_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
         return
     low, high = metric.axis.low, metric.axis.high
     if metric.step is not None and not metric.step_values:
-        yield f"step: it has no effect, since it makes more than {MOST_STEP_VALUES} values; remove it", metric.step
+        # Both are one to a metric, so the line is that of the key that is written.
+        key = "whole = true, or step = 1," if metric.step == "1" else f"step = {metric.step}"
+        yield f"{key} has no effect, since the range then has more than {MOST_STEP_VALUES} values; remove it", ...
     integers = low.denominator == high.denominator == 1
     if metric.step is None and integers and metric.scale == "linear" and high - low < MOST_STEP_VALUES:
         yield "if answers are whole numbers, write whole = true: quantiles then are exact values", ...
@@ -317,82 +317,3 @@ def _rare(metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:
     if needed > max(MANY_REPORTS, _MANY_PARTS * metric.min_reports):
         rule = f"a release waits until {metric.min_reports:,} reports are about each {mechanism.part}: some {needed:,} in all"
         yield f"{rule}, and in each segment; list less, write a longer period, or lower min_reports", ...
-
-
-@dataclass(frozen=True, slots=True)
-class RegistryChange:
-    """One difference between two registries."""
-
-    metric: str  # the metric concerned, or "-" for the file as a whole
-    what: str  # the difference, in words
-    breaking: bool  # whether it changes the meaning of reports without a new version
-
-    def __str__(self) -> str:
-        return f"{'BREAKING' if self.breaking else 'ok':8} {'' if self.metric == '-' else f'{self.metric}: '}{self.what}"
-
-
-def diff(published: Registry, proposed: Registry) -> list[RegistryChange]:
-    """Compare a published registry with a proposed one."""
-    # A metric's meaning (`published.MEANING`) may change only with a new version. Descriptions, owners, expiry, min_reports,
-    # grace, delay, step, together, least_shift and public may change freely. So may the values of segments, what they generalise
-    # to, and experiments.
-    changes = []
-    if published.app != proposed.app:
-        changes.append(RegistryChange("-", f"app was {published.app}, is {proposed.app}: another app's counts", breaking=True))
-    for name, values in published.segments.items():
-        lost = [value for value in values if value not in proposed.segments.get(name, ())]
-        if lost and any(name in metric.segments for metric in proposed.metrics.values()):
-            what = f"segments.{name} no longer has {', '.join(lost)}; reports of it will count as (other)"
-            changes.append(RegistryChange("-", what, breaking=False))
-    for name in sorted({*published.generalize, *proposed.generalize}):
-        was, is_ = (_levels(registry.generalize.get(name, {})) for registry in (published, proposed))
-        if was != is_:
-            changes.append(RegistryChange("-", f"generalize.{name} was {_short(was)}, is {_short(is_)}", breaking=False))
-    changes += _experiment_changes(published.experiments, proposed.experiments)
-    for id_, old in published.metrics.items():
-        new = proposed.metrics.get(id_)
-        if new is None:
-            changes.append(RegistryChange(id_, _REMOVED, breaking=False))
-        elif new.version < old.version:
-            back = f"version went back from {old.version} to {new.version}"
-            changes.append(RegistryChange(id_, f"{back}; write {old.version + 1}, also for what it meant before", breaking=True))
-        else:
-            changes += _metric_changes(old, new)
-    changes += [RegistryChange(id_, "added", breaking=False) for id_ in proposed.metrics if id_ not in published.metrics]
-    return changes
-
-
-def _experiment_changes(published: Mapping[str, Experiment], proposed: Mapping[str, Experiment]) -> Iterator[RegistryChange]:
-    for name in sorted({*published, *proposed}):
-        was, is_ = published.get(name), proposed.get(name)
-        if was != is_:
-            looked = "; if anybody has looked at it, give the new one a segment of its own" if was and is_ else ""
-            yield RegistryChange("-", f"experiments.{name} was {_plan(was)}, is {_plan(is_)}{looked}", breaking=False)
-
-
-def _plan(experiment: Experiment | None) -> str:
-    return f"planned for {experiment.planned:g} against {experiment.base}" if experiment else "not declared"
-
-
-def _levels(above: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(f"{word} -> {more}" for word, more in sorted(above.items()))
-
-
-def _metric_changes(old: Metric, new: Metric) -> Iterator[RegistryChange]:
-    raised = new.version > old.version
-    if raised:
-        late = f"reports of version {old.version} are counted until the grace of its period is over, or while a folder has it"
-        yield RegistryChange(new.id, f"version {old.version} -> {new.version}: a new count begins; {late}", breaking=False)
-    for name in (f.name for f in fields(old) if f.init and f.name != "version"):
-        was, is_ = getattr(old, name), getattr(new, name)
-        if was != is_:
-            breaking = name in MEANING and not raised
-            advice = f"; raise version to {old.version + 1}" if breaking else ""
-            if name == "delay" and new.delay_seconds < old.delay_seconds:
-                advice = "; the time of a report tells more of the moment of the answer, so ask people again"
-            yield RegistryChange(new.id, f"{name} was {_short(was)}, is {_short(is_)}{advice}", breaking=breaking)
-
-
-def _short(value: Any) -> str:
-    text = str(value) if isinstance(value, date) else f"[{', '.join(map(str, value))}]" if type(value) is tuple else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004

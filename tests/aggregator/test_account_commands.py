@@ -97,7 +97,7 @@ def test_kept_responses_instead(run):
     """They do not add up while the answer stays; a single report tells its own epsilon."""
     _, out, _ = run("--epsilon", 1, "--reports", 365, "--epsilon-permanent", 2)
     assert row(out, "plain sum") == ["2"]
-    assert "between histories that change, and return to an earlier answer, at the same times" in out
+    assert "people whose answers change, and return to an earlier one, at the same times" in out
     assert "Next" not in out
     _, out, _ = run("--epsilon", 1, "--days", 365, "--epsilon-permanent", 2, "--answers", 3)
     assert row(out, "plain sum") == ["6"]

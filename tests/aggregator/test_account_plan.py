@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from base64 import b64decode
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from fractions import Fraction
 from math import exp, inf
 from pathlib import Path
@@ -20,7 +20,7 @@ from deniable.proof import distribution
 from deniable.registry import load, parse, period
 from deniable.registry.tables import Budget, Caps
 from deniable.transport import SenderSettings
-from deniable_aggregator.accounting.plan import periods, plan
+from deniable_aggregator.accounting.plan import plan
 from deniable_aggregator.accounting.statement import statement
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "metrics.toml"
@@ -36,26 +36,6 @@ def categorical(size=3, epsilon=1, **more):
     values = ", ".join(f'"{i}"' for i in range(size))
     lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in more.items())
     return f'type = "categorical"\nvalues = [{values}]\nepsilon = {epsilon}\n{lines}'
-
-
-@pytest.mark.parametrize("length", period.LENGTHS)
-@pytest.mark.parametrize("days", [1, 2, 7, 8, 9, 28, 29, 30, 31, 32, 61, 365, 366])
-def test_periods_are_the_most_that_days_touch(length, days):
-    """Counted day by day from every day of five years."""
-    if length == "hour":
-        assert periods(length, days) == 24 * days
-        return
-    begin = date(2027, 1, 1)
-    names = [period.of(datetime.combine(begin + timedelta(n), datetime.min.time(), UTC), length) for n in range(5 * 366 + days)]
-    assert periods(length, days) == max(len(set(names[start : start + days])) for start in range(5 * 366))
-
-
-def test_periods_are_checked():
-    """There is a day, and the length is one."""
-    with pytest.raises(ParameterError, match="days = 0: write a whole number of at least 1"):
-        periods("day", 0)
-    with pytest.raises(ParameterError, match="period = 'year': write one of"):
-        periods("year", 1)
 
 
 def test_the_example_registry():
@@ -211,4 +191,4 @@ def test_when_an_answer_changed_is_not_covered():
     swapped = chance(series, [0] * 6 + [1] * 6) / chance(series, [1] * 6 + [0] * 6)
     assert 1 < swapped <= exp(together)
     lines = "\n".join(statement([], [1e-6], permanent=True).lines())
-    assert "between histories that change, and return to an earlier answer, at the same times" in lines
+    assert "people whose answers change, and return to an earlier one, at the same times" in lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from datetime import UTC, date, datetime
 from fractions import Fraction
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable import registry
 from deniable.commands.entry import main
@@ -292,6 +294,25 @@ def test_other_reports_are_told(served, capsys):
     out = capsys.readouterr().out
     assert "other reports were counted before, which are in the estimates, too: export.used." in out
     assert "people a minute" in out
+    assert "0 of 0" not in out
+    assert "holds the truth" in out
+
+
+def test_no_verdict_is_printed_where_there_is_none(served, capsys):
+    """Where other reports were counted of every metric, there is neither the column nor the number of intervals."""
+    store, path, send = served
+    path.write_text(registry_toml(metric_toml("export.used", period="month"), publication={"trial": True}), "utf-8")
+    known = registry.load(path)
+    store.put(schema.AUDIT_SERVED, known.digest)
+    declared = Declared.of(known.metrics["export.used"])
+    (month, *_) = sending.occasions(known, ["export.used"], sending.Days.until(datetime.now(UTC), 1, known))
+    report = declared.mechanism.randomize(1)
+    sending.put(store, {Stratum(*declared.definition, month.period, ""): report * 5}, declared, store.now())
+    assert main([*send, "--devices", "50", "--days", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "people a minute" in out
+    assert "truth" in out.splitlines()[0]
+    assert not re.search("holds? the truth", out)
 
 
 def test_nothing_is_sent_where_it_could_do_harm(served, tmp_path, capsys):

@@ -178,6 +178,33 @@ def test_a_registry_backwards(run, declared):
     assert {each["epsilon"] for each in document["plan"] if each["metric"] == "theme"} != {1.0}
 
 
+def test_users_of_a_cell(run, declared):
+    """So many people are needed that the cell of a row is within the wanted error, as the row says."""
+    rows = [each for each in json.loads(run(declared, "--within", "0.02", "--json")[1])["plan"] if each["metric"] == "theme"]
+    assert [each["users"] for each in rows] == [each["parts"] * rows[0]["users"] for each in rows]
+    assert all(0.0199 < each["error"] <= 0.02 for each in rows)
+    assert (
+        "\nusers: how many people are needed in all, so that this row is within +-0.02.\n" in run(declared, "--within", "0.02")[1]
+    )
+
+
+def test_why_no_epsilon_is_enough(run, tmp_path):
+    """A report of a set is about one option, chance alone is too much, or the permanent epsilon bounds it; and what is needed."""
+    path = tmp_path / "metrics.toml"
+    many = metric_toml("many", type="set", values=list("abcdefghi"), epsilon=2.0)
+    kept = metric_toml("kept", epsilon=1.0, epsilon_permanent=1.5)
+    path.write_text(registry_toml(many, kept))
+    out = run(path, "--users", "2000", "--within", "0.02")[1]
+    assert re.findall(
+        "^many: no epsilon is enough for .*: each report is about (1 of 9 options, so 222) are about each", out, re.MULTILINE
+    )
+    needed = json.loads(run(path, "--within", "0.02", "--json")[1])["plan"][0]["users"]
+    assert f"about {float(f'{needed:.3g}'):,.0f} reports are needed at epsilon 2." in out
+    assert re.search("^kept: .*: epsilon may be 1.5 at most, which is its epsilon_permanent; about ", out, re.MULTILINE)
+    out = run("--values", "8", "--users", "200", "--within", "0.02")[1]
+    assert len(re.findall("^no epsilon is enough .*: by chance alone", out, re.MULTILINE)) == 1
+
+
 def test_numbers_and_sets(run):
     """Errors of a number are in its unit; of a set, they grow as its options share the reports."""
     _, out, _ = run("--range", "0", "60000", "--epsilon", "1", "--users", "1e5", "--json")

@@ -186,6 +186,9 @@ def test_the_command_prints_measured_beside_predicted(run, declared, shares):
     table = run(*options, "--seed", "4")[1]
     assert f"{document['results'][0]['measured']:.3g}" in table
     assert "Not simulated" in table
+    (number,) = (line for line in table.splitlines() if line.startswith("n "))
+    metric = registry.load(declared).metrics["n"]
+    assert number.count(metric.unit) == 2, "measured and predicted are in the unit of the metric, as in the plan"
     assert "Seed: 4" in table
 
 

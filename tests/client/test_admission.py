@@ -111,13 +111,13 @@ def test_the_line_is_where_the_bound_stands(head, in_code, line):
 def test_a_longer_period_is_told_where_it_is_enough():
     seldom = "(for an answer that seldom changes)"
     one = parse(written({"period": '"day"'}, *monthly(3)))
-    week, permanent = 'period = "week" in [metrics."m0"]', f'epsilon_permanent = 2 in [metrics."m0"] {seldom}'
+    week, permanent = 'period = "week" in [metrics."m0"] (which saves most)', f'epsilon_permanent = 2 in [metrics."m0"] {seldom}'
     assert [(id_, words.partition("write ")[2]) for id_, words in reasons(one)] == [("m1", week)]
     tight = parse(written({"period": '"day"'}, *monthly(2), head="budget = { per_month = 6.5 }\n"))
     assert [words.partition("write ")[2] for _, words in reasons(tight)] == [permanent]
     daily = parse(written({}, {"epsilon": 3}, {}))
     assert [words.partition("write ")[2] for _, words in reasons(daily)] == [
-        'period = "week" in [metrics."m1"], [metrics."m0"], [metrics."m2"]'
+        'period = "week" in [metrics."m1"], [metrics."m0"], [metrics."m2"] (which saves most)'
     ] * 2
 
 
@@ -129,7 +129,7 @@ def test_a_metric_that_exceeds_a_cap_gets_all_advice_at_once():
         "a report may give away 5 nats, and the app allows 4",
         "it needs 155 nats a month, and the other metrics leave 29 of 32",
     ]
-    assert reasons(registry)[1][1].endswith(': write period = "week" in [metrics."m0"]')
+    assert reasons(registry)[1][1].endswith(': write period = "week" in [metrics."m0"] (which saves most)')
 
 
 def test_what_has_ended_needs_no_room():

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 
 import pytest
 
-from deniable.lint import Note, RegistryChange, diff, lint
+from deniable.comparison import RegistryChange, diff
+from deniable.lint import Note, lint
 from deniable.registry import Metric, Registry
 from deniable.registry.tables import Experiment
 
@@ -55,10 +57,10 @@ def test_a_sound_file(linted):
     )
     assert findings.exposed == ""
     assert findings.spending == (
-        ("metric", "asked", "a month", "share", "ever", ""),
-        ("a", "1 a week", "5", "16%", "50", "lasts 10 months"),
-        ("b", "2 x 1.099 a month", "2.197", "7%", "21.97", "lasts 10 months"),
-        ("all", "", "7.197 of 32", "22%", "71.97 of 320", ""),
+        ("metric", "asked", "a month", "share", "ever", "right guess in a year", ""),
+        ("a", "1 a week", "5", "16%", "50", "100%", "lasts 10 months"),
+        ("b", "2 x 1.099 a month", "2.197", "7%", "21.97", "99.7%", "lasts 10 months"),
+        ("all", "", "7.197 of 32", "22%", "71.97 of 320", "", ""),
     )
 
 
@@ -124,7 +126,7 @@ def test_what_would_be_off_is_a_fault(linted):
     (fault,) = findings.faults
     assert fault.metric == "b"
     assert "and the metrics above leave 1 of 32: write " in fault.rule
-    assert fault.rule.endswith(': write period = "month" in [metrics."a"]')
+    assert fault.rule.endswith(': write period = "month" in [metrics."a"] (which saves most)')
     assert [row[-1] for row in findings.spending] == ["", "lasts 10 months", "off", ""]
     findings = linted(table.format("a", 2999) + table.format("b", 2001))  # nobody is asked any more
     assert not findings.faults
@@ -517,8 +519,8 @@ def test_what_a_lifetime_may_cost(tmp_path, linted):
     findings = lint(tmp_path / "metrics.toml")
     chosen, hashed, text = (note.facts for note in findings.notes)
     assert chosen["mechanism"].startswith("l_grr: standard error ")
-    holds = "between histories that change, and return to an earlier answer, at the same times"
-    few = f"at most 2 a month, 2 nats for all reports of one together ({holds})"
+    change = "That an answer changed, or returned to an earlier one, shows as well, and is not counted"
+    few = f"at most 2 a month; all reports of one answer give away 2 nats together. {change}"
     assert chosen["answers kept"] == hashed["answers kept"] == few
     two = "2 a kept answer, 2 a month", "4"
     assert [row[1:3] for row in findings.spending[1:4]] == [two, two, ("2 a kept answer, 3 a month", "6")]
@@ -589,7 +591,7 @@ def test_the_error_of_a_mean(linted):
     facts, doubts = note_of(linted, f'{NUMBER}range = [0, 60000]\nestimate = "mean"\nepsilon = 1\n')
     assert facts["mechanism"] == "window: epsilon 1, 1 byte a report"
     assert facts["answers"] == "0 to 60000 ms; beyond, the nearer end"
-    assert facts["error"] == "of the mean of 10,000 reports at most 672 ms"
+    assert facts["standard error"] == "of the mean of 10,000 reports at most 672 ms"
     assert {"distribution", "quantiles"}.isdisjoint(facts)
     assert doubts == []
 
@@ -617,7 +619,7 @@ def test_the_error_on_a_logarithmic_scale(linted):
     """There it is a factor."""
     facts, _ = note_of(linted, f'{NUMBER}range = [1, 60000]\nscale = "log"\nestimate = "distribution"\nepsilon = 1\n')
     assert facts["answers"] == "1 to 60000 ms, on a logarithmic scale; beyond, the nearer end"
-    assert facts["error"] == "of the geometric mean of 10,000 reports at most a factor of 1.14"
+    assert facts["standard error"] == "of the geometric mean of 10,000 reports at most a factor of 1.14"
     assert facts["distribution"] == "quantiles of 10,000 reports are off by about a factor of 1.17, on average over all of them"
     assert facts["median"].startswith("its 95% band reaches about a factor of 2.31 to each side ")
 
@@ -626,10 +628,10 @@ def test_the_error_of_kept_numbers(linted):
     """Of a mean it is that of one bit, with a floor; of a distribution, that of one of its parts."""
     permanent = f"{NUMBER}range = [0, 60000]\nepsilon = 1\nepsilon_permanent = 2\n"
     facts, _ = note_of(linted, f'{permanent}estimate = "mean"\n')
-    assert facts["error"] == "of the mean of 10,000 reports at most 649 ms"
+    assert facts["standard error"] == "of the mean of 10,000 reports at most 649 ms"
     assert facts["averages"].endswith("so the error of an average over many periods has a floor")
     facts, _ = note_of(linted, f'{permanent}estimate = "distribution"\n')
-    assert facts["error"] == "of one of 16 equal parts, of 10,000 reports 1.9 points"
+    assert facts["standard error"] == "of one of 16 equal parts, of 10,000 reports 1.9 points"
 
 
 @pytest.mark.parametrize(
@@ -641,7 +643,7 @@ def test_the_error_of_a_set(linted, joint, error):
     """It grows with the number of options, or of their pairs."""
     text = f'type = "set"\nvalues = ["a", "b", "c", "d"]\njoint = {joint}\nepsilon = 1\nexpires = 2999-01-01\nperiod = "month"\n'
     facts, doubts = note_of(linted, text + BODY)
-    assert (facts["answers"], facts["error"]) == ("any of 4 options", error)
+    assert (facts["answers"], facts["standard error"]) == ("any of 4 options", error)
     (doubt,) = doubts
     assert doubt.startswith("other is missing: write the option for options that are not listed, which is one of the values: ")
 
@@ -651,7 +653,7 @@ def test_the_error_of_a_mean_position(linted):
     text = 'type = "ordinal"\nvalues = ["bad", "fair", "good"]\nestimate = "mean"\nepsilon = 1\n'
     text += 'expires = 2999-01-01\nperiod = "month"\n'
     facts, doubts = note_of(linted, text + BODY)
-    assert facts["error"] == "of the mean of 10,000 reports at most 0.022 positions"
+    assert facts["standard error"] == "of the mean of 10,000 reports at most 0.022 positions"
     assert doubts == []
 
 
@@ -665,3 +667,15 @@ def test_doubtful_numbers(linted):
     ]
     _, doubts = note_of(linted, f'{NUMBER}range = [0, 600]\nestimate = "mean"\nnone = 0\nepsilon = 1\n')
     assert doubts == ["range ends at 600, and ms are often more: write a wider range, which costs little on a logarithmic scale"]
+
+
+@pytest.mark.parametrize(
+    ("key", "rule"), [("whole = true", "whole = true, or step = 1, has no effect"), ("step = 0.5", "step = 0.5 has no effect")]
+)
+def test_equal_steps_of_a_wide_range(linted, key, rule):
+    """The warning names what is written, and its line."""
+    text = f'[metrics.a]\ntype = "number"\nrange = [0, 1000]\nunit = "photos"\nestimate = "distribution"\n{key}\nepsilon = 1\n'
+    findings = linted(f"{text}expires = 2999-01-01\n{BODY}")
+    (warning,) = findings.warnings
+    assert warning.rule == f"{rule}, since the range then has more than 128 values; remove it"
+    assert Path(warning.file).read_text("utf-8").splitlines()[warning.line - 1] == key

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
@@ -131,8 +131,25 @@ def test_the_end_is_told_by_the_name_alone(moment, length):
     assert period.end(f"{name}x") is None
 
 
+@pytest.mark.parametrize("length", period.LENGTHS)
+@pytest.mark.parametrize("days", [1, 2, 7, 8, 9, 28, 29, 30, 31, 32, 61, 365, 366])
+def test_periods_are_the_most_that_days_touch(length, days):
+    """Counted day by day from every day of five years."""
+    if length == "hour":
+        assert period.most_in_days(length, days) == 24 * days
+        return
+    begin = date(2027, 1, 1)
+    names = [period.of(datetime.combine(begin + timedelta(n), datetime.min.time(), UTC), length) for n in range(5 * 366 + days)]
+    assert period.most_in_days(length, days) == max(len(set(names[start : start + days])) for start in range(5 * 366))
+
+
 def test_unknown_lengths():
-    """Another length is refused by both functions."""
-    for call in (lambda: period.of(datetime.now(UTC), "year"), lambda: period.bounds("2026", "year")):
+    """Another length is refused by each function."""
+    now = datetime.now(UTC)
+    for call in (
+        lambda: period.of(now, "year"),
+        lambda: period.bounds("2026", "year"),
+        lambda: period.most_in_days("year", 1),
+    ):
         with pytest.raises(ParameterError, match="period = 'year': write one of hour, day, week, month"):
             call()

@@ -21,11 +21,15 @@ from deniable import mechanisms, registry
 from deniable.commands import entry as cli
 from deniable.commands.parser import Parser
 from deniable.declared import Declared
+from deniable.limits.allowance import MICRO
+from deniable.limits.guess import right
 from deniable.lint import lint
 from deniable.mechanisms.permanent import Permanent
 from deniable.proof import distribution
 from deniable.registry.text import visible
+from deniable_aggregator.accounting.losses import together
 from deniable_aggregator.accounting.plan import plan
+from deniable_aggregator.accounting.spend import Spend
 from deniable_aggregator.accounting.statement import statement
 from deniable_aggregator.attack.observer import Observer
 from deniable_server.access.roles import ROLES
@@ -411,7 +415,7 @@ def test_figures_of_metrics_are_those_of_the_mechanisms(report, shipped):
 def test_what_kept_answers_show_stands_beside_the_figures(report, title):
     """Sums of kept answers have their condition beside them; page and annex say that a change or a return shows."""
     answer = sections(report)
-    assert "between histories that change, and return to an earlier answer, at the same times" in answer[title]
+    assert "people whose answers change, and return to an earlier one, at the same times" in answer[title]
     assert "a return to an earlier" in answer["4. What all reports of a device come to"]
     assert "a return to an earlier" in answer["9. What is not protected, in full"]
     assert "it shows that a kept answer changed or returned" in answer["What is not protected"]
@@ -524,6 +528,27 @@ def test_kept_responses_bound_the_guess():
     _, _, stored = guesses(Declared.of(metric))
     assert stored.alike == pytest.approx(min(Observer(mechanism).bound().success, stored.alike))
     assert Observer(mechanism).bound().success <= stored.alike + 1e-12
+
+
+def test_lint_plan_and_report_say_the_same_guess(shipped, capsys):
+    """What a year reveals of one answer is one figure, wherever a developer or a reviewer reads it."""
+    years = {item.metric.id: words.percent(item.lasting.even) for item in shipped.metrics}
+    headings, *rows = lint(shipped.registry.file).spending
+    column = headings.index("right guess in a year")
+    assert {row[0]: row[column] for row in rows if row[0] != "all"} == years
+    assert cli.main(("plan", shipped.registry.file, "--users", "1e5")) == 0
+    (line,) = re.findall("^Right guess in a year.*: (.*); 50% is luck", capsys.readouterr().out, re.MULTILINE)
+    assert dict(each.split() for each in line.split(", ")) == years
+    assert len(set(years.values())) > 2
+
+
+@pytest.mark.parametrize("share", [1.0, 0.999, 0.3, 0.01])
+@pytest.mark.parametrize("reports", [1, 2, 13, 365, 8760])
+@pytest.mark.parametrize("epsilon", [0.01, 1, 4])
+def test_the_guess_is_that_of_the_distribution_of_losses(epsilon, reports, share):
+    """The sum of a few lines is what the exact total of the accounting says."""
+    spend = Spend(round(epsilon * MICRO), reports, share)
+    assert right(spend.cost, reports, share) == pytest.approx((1 + together([spend]).delta(0)) / 2, abs=1e-6)
 
 
 def test_posteriors():

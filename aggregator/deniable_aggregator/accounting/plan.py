@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, timedelta
 from fractions import Fraction
 from math import inf
 from typing import TYPE_CHECKING
@@ -23,10 +22,7 @@ if TYPE_CHECKING:
     from deniable.registry import Metric, Registry
     from deniable.registry.tables import Budget, Caps
 
-_HOURS = 24
 _SUNDAY = 6  # days after a Monday
-_YEARS = 5  # first years that are tried: one is a leap year
-_BEGIN = date(2023, 1, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,33 +107,13 @@ class Plan:
         if self.days is None:
             return 1
         # A week counts in the month of its Sunday, which may be so many days after the last day.
-        return periods("month", self.days + (_SUNDAY if use.metric.period == "week" else 0))
+        return period.most_in_days("month", self.days + (_SUNDAY if use.metric.period == "week" else 0))
 
     @property
     def fits(self) -> bool:
         """Whether the budget has room for all metrics. Those for which it has none are off, and lint refuses the registry."""
         total = sum(use.allowance.month for use in self.uses)
         return self.budget.per_month is None or total <= micro(self.budget.per_month)
-
-
-def periods(
-    length: str,  # one of `deniable.registry.period.LENGTHS`
-    days: int,  # at least 1
-) -> int:
-    """Return how many periods a run of days touches at most."""
-    checks.count("days", days)
-    if length == "hour":
-        return _HOURS * days
-    if length == "day":
-        return days
-    if length == "week":
-        return (days + 12) // 7  # when the first day is a Sunday
-    if length != "month":
-        raise ParameterError(f"period: write one of {', '.join(period.LENGTHS)}", length)
-    # The most are touched when the first day is the last of its month.
-    eves = (date(_BEGIN.year + n // 12, n % 12 + 1, 1) - timedelta(1) for n in range(12 * _YEARS))
-    ends = ((eve, eve + timedelta(days - 1)) for eve in eves)
-    return max(12 * (end.year - eve.year) + end.month - eve.month + 1 for eve, end in ends)
 
 
 def plan(
@@ -165,7 +141,7 @@ def plan(
     for metric in (registry.metrics[id_] for id_ in dict.fromkeys(metrics) or registry.metrics):
         declared = Declared.of(metric)
         allowance = Allowance.of(declared, budget)
-        times = period.MOST_IN_MONTH[metric.period] if days is None else periods(metric.period, days)
+        times = period.MOST_IN_MONTH[metric.period] if days is None else period.most_in_days(metric.period, days)
         occasions = metric.per_period * times if reports is None else reports
         responses = declared.permanent.kept_responses if declared.permanent else 0
         draws = int(min(occasions, most, responses, allowance.answers_ever))

@@ -118,8 +118,9 @@ class Statement:
         yield "Holds between any two histories of answers, for an observer of all reports, if each has noise of its own."
         if self.permanent:
             yield (
-                "Kept responses: between histories that change, and return to an earlier answer, at the same times (of loloha "
-                "and dbitflip: to another cell or bucket). That an answer changed, or returned to an earlier one, is not "
+                "Kept responses: the figures compare people whose answers change, and return to an earlier one, at the same "
+                "times (with loloha and dbitflip: change to another cell or bucket). "
+                "That an answer changed, or returned to an earlier one, is not "
                 "covered: noise in the second step blurs it, without that it is plain."
             )
         if "exact" in keys:

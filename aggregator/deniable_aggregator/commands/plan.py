@@ -11,6 +11,7 @@ from deniable.commands.terminal import print_table
 from deniable.errors import ConfigurationError
 from deniable.exact.epsilon import exact
 from deniable.forecast.precision import length
+from deniable.messages.percent import percent
 from deniable.registry import Metric
 from deniable.registry.answers.axis import read_number
 from deniable.registry.answers.domain import MAX_OPTIONS, MAX_VALUES
@@ -20,7 +21,7 @@ from deniable_aggregator.commands.options import share, whole_number
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import timedelta
 
     from deniable.commands.parser import Run
@@ -186,6 +187,10 @@ def _print(rows: Sequence[Outlook], terms: Terms, budget: Plan | None, *, as_jso
         most = budget.budget.per_month
         of = "" if most is None else f" of {most:g}"
         print(f"Budget: {budget.reserved_month:.4g}{of} nats are reserved in a calendar month; the registry {fits}.")
+        guesses = {row.metric.id: row.guess for row in rows}
+        figures = ", ".join(f"{id_} {percent(guess)}" for id_, guess in guesses.items() if guess is not None)
+        if figures:
+            print(f"Right guess in a year, from all reports of one answer, at most: {figures}; 50% is luck.")
 
 
 def _labels(row: Outlook, first: Sequence[str], cells: Sequence[str]) -> list[str]:
@@ -237,6 +242,12 @@ def _notes(rows: Sequence[Outlook], terms: Terms) -> list[str]:
         needs = f"reports that each of two arms needs, to see a rise by {terms.difference:g} with power 80%"
         often = "An experiment may be looked at often, and needs more: deniable registry lint tells how many people"
         lines.append(f"an arm: {needs}, with one look. {often}.")
+    lines += _too_few(rows)
+    if terms.within is not None and terms.users and any(row.mechanism and row.cell for row in rows):
+        wanted = f"what all reports need for +-{terms.within:g}"
+        lines.append(f"epsilon: {wanted}; of a segment there are fewer, so it has a larger error.")
+    if terms.within is not None and not terms.users and any(row.cell for row in rows):
+        lines.append(f"users: how many people are needed in all, so that this row is within +-{terms.within:g}.")
     for row in rows:
         if row.resolved and not row.cell:
             words = ", ".join(f"{name} is {'' if is_resolved else 'not '}resolved" for name, is_resolved in row.resolved.items())
@@ -247,6 +258,25 @@ def _notes(rows: Sequence[Outlook], terms: Terms) -> list[str]:
         chosen = _chosen(rows[0].metric)
         lines.append(f"At epsilon {rows[0].mechanism.epsilon:.4g}, auto would choose {chosen}.")
     return list(dict.fromkeys(lines))
+
+
+def _too_few(rows: Sequence[Outlook]) -> Iterator[str]:
+    """Say of each metric why no epsilon is enough, and how many reports would be; of several mechanisms, with the best one."""
+    fewest: dict[str, tuple[int, str]] = {}
+    for row in rows:
+        few, metric = row.too_few, row.metric
+        if few is None or row.cell:
+            continue
+        why = "by chance alone that many people differ more from everybody"
+        if metric.epsilon_permanent is not None:
+            why = f"epsilon may be {float(metric.epsilon_permanent):.4g} at most, which is its epsilon_permanent"
+        elif few.share < 1:
+            why = f"each report is about 1 of {1 / few.share:.3g} options, so {few.about:,} are about each"
+        enough = f"about {float(f'{few.needed:.3g}'):,.0f} reports are needed at epsilon {float(metric.epsilon):.4g}"
+        name = f"{metric.id}: " if metric.id else ""
+        words = f"{name}no epsilon is enough for +-{row.terms.within:g} with {row.reports:,} reports: {why}; {enough}."
+        fewest[metric.id] = min(fewest.get(metric.id, (few.needed, words)), (few.needed, words))
+    return (words for _, words in fewest.values())
 
 
 def _chosen(metric: Metric) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from deniable.commands import terminal
 from deniable.errors import ConfigurationError
+from deniable.forecast.precision import length
 from deniable.registry import published
 from deniable_aggregator.commands import options
 
@@ -82,7 +83,8 @@ def _measure(arguments: argparse.Namespace) -> int:
     runs = _RUNS if arguments.runs is None else arguments.runs
     level = _LEVEL if arguments.level is None else arguments.level
     stated = read_shares(arguments.shares) if arguments.shares else {}
-    planned, left = rehearsals(published.newest(arguments.file), stated)
+    registry = published.newest(arguments.file)
+    planned, left = rehearsals(registry, stated)
     advance = options.progress(len(planned) * max(runs, 0), "runs")
     # Each metric has its own stream of random numbers, so what one of them draws does not change the others.
     results = [
@@ -92,7 +94,7 @@ def _measure(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({"seed": number, "results": [result.to_dict() for result in results], "not_simulated": left}))
     else:
-        _tell(results, left)
+        _tell(results, left, registry)
         print(f"Seed: {number}")
     if draw and results:
         draw(results, arguments.plot)
@@ -101,23 +103,27 @@ def _measure(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(results: Sequence[Result], left: Sequence[str]) -> None:
-    rows = [("metric", "mechanism", "errors of", "reports", "runs", "measured", "predicted", "ratio", "coverage")]
+def _tell(results: Sequence[Result], left: Sequence[str], registry: Registry) -> None:
+    rows: list[tuple[str, ...]] = [
+        ("metric", "mechanism", "errors of", "reports", "runs", "measured", "predicted", "ratio", "coverage")
+    ]
     for result in results:
-        known = result.predicted is not None
         ratio = f"{result.ratio:.3f} +-{result.ratio * result.ratio_stderr:.3f}" if result.ratio else "-"
-        errors = f"{result.measured:.3g}", f"{result.predicted:.3g}" if known else "-"
+        errors = [_error(result, part, registry) if part is not None else "-" for part in (result.measured, result.predicted)]
         sizes = f"{result.n:,}", f"{result.runs:,}"
         rows.append((result.metric, result.mechanism, result.of, *sizes, *errors, ratio, f"{result.coverage:.3f}"))
     terminal.print_table(rows)
     print()
     print("measured: root of the mean squared error, over values and runs; predicted: by the mechanism's variance.")
-    if any(result.of == "mean" for result in results):
-        print("Errors of a mean are parts of its range.")
     if results:
         print(f"coverage: the share of {results[0].level:.4g} intervals that held the truth.")
     if left:
         print(f"Not simulated, for their answers are not listed: {', '.join(left)}.")
+
+
+def _error(result: Result, part: float, registry: Registry) -> str:
+    """Write the error of a share, or of a mean in the unit of its metric."""
+    return length(registry.metrics[result.metric], part) if result.of == "mean" else f"{part:.3g}"
 
 
 @options.answered
@@ -162,7 +168,8 @@ def _send(arguments: argparse.Namespace) -> int:
     _compare(compared, comparison.LEVEL, before)
     speed = f"{reports:,} reports in {seconds:.1f} s, of {60 * crowd.size / seconds:,.0f} people a minute"
     verdicts = [each.inside for each in compared if each.metric not in before]
-    print(f"\n{speed}. {sum(verdicts)} of {len(verdicts)} intervals hold the truth.")
+    held = f" {sum(verdicts)} of {len(verdicts)} intervals hold the truth." if verdicts else ""
+    print(f"\n{speed}.{held}")
     if before:
         print(f"Of these metrics other reports were counted before, which are in the estimates, too: {', '.join(before)}.")
     if arguments.truth:
@@ -201,7 +208,8 @@ def _write(path: Path, figures: Iterable[Figure]) -> None:
 
 def _compare(compared: Sequence[Compared], level: float, before: Sequence[str]) -> None:
     """Print figures beside their estimates: of everybody, and of each segment the most frequent answers."""
-    rows = [("metric", "segment", "answer", "truth", "estimate", f"{level:.1%} interval", "holds the truth")]
+    headings = "metric", "segment", "answer", "truth", "estimate", f"{level:.1%} interval", "holds the truth"
+    rows: list[tuple[str, ...]] = [headings]
     printed: Counter[tuple[str, str]] = Counter()
     for row in sorted(compared, key=lambda row: (row.metric, row.segment, -row.truth)):
         printed[row.metric, row.segment] += 1
@@ -209,6 +217,8 @@ def _compare(compared: Sequence[Compared], level: float, before: Sequence[str]) 
             figures = f"{row.truth:.4g}", f"{row.estimate:.4g}", f"{row.low:.4g} to {row.high:.4g}"
             verdict = "-" if row.metric in before else "yes" if row.inside else "NO"
             rows.append((row.metric, row.segment or "-", row.answer, *figures, verdict))
+    if all(row.metric in before for row in compared):
+        rows = [row[:-1] for row in rows]  # nothing is known of any
     terminal.print_table(rows)
 
 

@@ -57,7 +57,7 @@ def crowd(
         metric.id: _answers(registry, metric, stated.get(metric.id), segments, people, np.random.default_rng(own))
         for metric, own in zip(registry.metrics.values(), others, strict=True)
     }
-    description = "answers are made up: in the course of the days, and from one segment to another, more people give one of them"
+    description = "answers are made up: one of them becomes more frequent over the days, and is more frequent in some segments"
     if stated:
         description = f"{len(stated)} of {len(answers)} metrics have the stated shares; other {description}"
     return Crowd(people, segments, answers, description)

@@ -9,8 +9,10 @@ from math import ceil, floor, prod
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms
+from deniable.declared import Declared
 from deniable.errors import ParameterError
 from deniable.forecast.precision import resolved_from
+from deniable.limits.guess import in_year
 from deniable.mechanisms import auto
 from deniable.registry.tables import Publication
 from deniable_aggregator import checks
@@ -61,6 +63,15 @@ class Terms:
             raise ParameterError("difference: write a number above 0, so that the share with it is at most 1", self.difference)
         if self.per_day is not None:
             checks.positive("reports a day", self.per_day)
+
+
+@dataclass(frozen=True, slots=True)
+class Few:
+    """Reports that are too few for a wanted error, whatever the epsilon."""
+
+    share: float  # how many of them are about what is estimated, such as one option of a set
+    about: int  # so many are
+    needed: int  # reports that would be enough, at the epsilon that the metric declares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +139,20 @@ class Outlook:
         return self._precision.arm(self.terms.difference, self.terms.share, self.terms.level)
 
     @property
+    def too_few(self) -> Few | None:
+        """Why no epsilon is enough for the wanted error; None where one is, or if it is not known."""
+        if self.mechanism or self.terms.within is None or not self.reports:
+            return None
+        try:
+            how = precision(self.metric, mechanisms.of(self.metric), self.values)
+        except ParameterError:
+            return None
+        if how is None:
+            return None
+        needed = how.users(self.terms.within, self.terms.share, self.terms.level)
+        return Few(how.share_about, floor(self.reports * how.share_about), needed)
+
+    @property
     def of(self) -> str:
         """What is estimated: ``share`` or ``mean``."""
         scored = self.metric.estimate == "mean" or (self.metric.estimate == "distribution" and not self.metric.binned)
@@ -149,6 +174,11 @@ class Outlook:
                 return None
             rate = self.reports * self.metric.per_period / (LENGTHS[self.metric.period] / LENGTHS["day"])
         return first_release(self.metric, self.mechanism, self.publication, rate / self.parts)
+
+    @property
+    def guess(self) -> float | None:
+        """How often the best guess between two answers is right at most, from a year's reports of one answer."""
+        return in_year(Declared.of(self.metric)) if self.mechanism else None
 
     @property
     def _precision(self) -> Precision | None:
@@ -176,6 +206,7 @@ class Outlook:
             "overall": self.overall,
             "arm": self.arm,
             "quantiles": self.resolved,
+            "right_guess_in_year": self.guess,
             "first_release_seconds": wait.total_seconds() if wait is not None else None,
         }
 
@@ -218,9 +249,10 @@ def _ahead(
     *,
     epsilon_needed: bool,
 ) -> Iterator[Outlook]:
-    """Look ahead for each cell of a metric. What is needed is needed by the cell of all reports."""
+    """Look ahead for each cell of a metric. So many users are needed by the cell itself, and such an epsilon by all reports."""
     values = candidates if metric.open else metric.kind.estimated(metric)
     n = None if terms.users is None else floor(terms.users * Fraction(metric.sample))
+    needed: int | None = None  # reports of a cell
     mechanism: Mechanism | None = None
     if not epsilon_needed:
         mechanism = mechanisms.of(metric)
@@ -229,7 +261,7 @@ def _ahead(
         metric, mechanism = (enough, mechanisms.of(enough)) if enough else (metric, None)
     how = precision(metric, mechanism, values) if mechanism else None
     if n is None and how and terms.within is not None:
-        n = how.users(terms.within, terms.share, terms.level)
+        needed = how.users(terms.within, terms.share, terms.level)
     for cell, parts in cells.items():
         yield Outlook(
             metric=metric,
@@ -237,7 +269,7 @@ def _ahead(
             values=values,
             cell=cell,
             parts=parts,
-            reports=n,
+            reports=n if needed is None else needed * parts,
             terms=terms,
             publication=publication,
         )

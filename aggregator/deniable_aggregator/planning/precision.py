@@ -39,6 +39,11 @@ class Precision(ABC):
 
     together: float  # how many devices answer alike
 
+    @property
+    def share_about(self) -> float:
+        """Share of the reports that are about what is estimated."""
+        return 1.0
+
     @abstractmethod
     def variance(self, at: float) -> float:
         """Compute the variance of one report's estimate, for a share of `at`."""
@@ -109,20 +114,20 @@ class _Options(Precision):
         return option_shares(self.mechanism, tally.empty(self.mechanism.layout))
 
     @property
-    def _share_about(self) -> float:
+    def share_about(self) -> float:
         """Share of the reports that are about an option."""
         return len(self.mechanism.groups[0]) / len(self._nothing.support)
 
     def variance(self, at: float) -> float:
         """Only some of the reports are about the option."""
         channel = self._nothing.channel
-        noise = float(channel.variance(np.array(at))) / channel.gain**2 / self._share_about
+        noise = float(channel.variance(np.array(at))) / channel.gain**2 / self.share_about
         return noise + at * (1 - at) * (self.together - 1)
 
     def detects(self, n: int, level: float = 0.95) -> float | None:
         """Ask the decoder what it would detect, if nobody chose any of the options."""
         support = self._nothing.support
-        covering = np.full(len(support), round(n * self._share_about))
+        covering = np.full(len(support), round(n * self.share_about))
         return _known(OptionShares(n, support, covering, self._nothing.channel).detection_frequency(1 - level))
 
 

@@ -242,8 +242,9 @@ class Telemetry:
             [
                 f"May {self.app} count how it is used? It would ask:",
                 *self._questions(),
-                "Before an answer leaves this device, it is changed at random. So what is sent proves nothing about you:",
-                "for each answer you could as well have given another. You can say no and lose nothing.",
+                "Before an answer leaves this device, it is changed at random. So no single report proves anything about you:",
+                "you could as well have given another answer. Many reports of one answer show more, though never for certain.",
+                "You can say no and lose nothing.",
                 f"Look at what is sent: {self.command} telemetry show. Yes or no? [y/N]",
             ]
         )

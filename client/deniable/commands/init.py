@@ -25,7 +25,7 @@ format = 1
 app = "{app}"
 
 # What one person gives away on all metrics together, in nats of privacy loss. When it is spent, nothing more is recorded.
-# The metrics below need 2 nats a month. This leaves some room, and is far below the bounds without this table: {bounds}.
+# The metrics below need 3 nats a month. This leaves some room, and is far below the bounds without this table: {bounds}.
 [budget]
 per_month = 8.0              # in each calendar month, and ever {months} times that, unless you write a lifetime
 
@@ -38,11 +38,15 @@ per_month = 8.0              # in each calendar month, and ever {months} times t
 {trial}trial = true
 
 # A metric is a question. An id with a dot needs its quotes.
+# Without epsilon_permanent each report has new noise, and whoever sees the reports of a year may average it out: lint says how
+# far. With it the error of a month is the same. But the noise stays, so an average over months is hardly better than one month,
+# and a month of too few reports is not joined with the next.
 [metrics."ui.theme"]
 type = "categorical"         # or boolean, ordinal, number, set, product, string, key
 values = ["light", "dark", "system", "something else"]
 other = "something else"     # stands for every answer that is not listed
 epsilon = 1.0                # of one report, in nats: below 1 is strong, above 4 is weak
+epsilon_permanent = 1.5      # of all reports of one answer: the device draws a noisy answer once, and keeps it
 period = "month"             # one report in each; or hour, day, week
 # segments = ["platform"]
 description = "Which theme people use"
@@ -52,6 +56,7 @@ expires = {expires}
 [metrics."export.used"]
 type = "boolean"
 epsilon = 1.0
+epsilon_permanent = 1.5
 period = "month"
 description = "Whether the export was used this month"
 owner = "core@{app}.example"
@@ -66,7 +71,7 @@ format = 1
 app = "{app}"
 
 # What one person gives away on all metrics together, in nats of privacy loss. When it is spent, nothing more is recorded.
-# The metrics below need 14 nats a month.
+# The metrics below need 13.5 nats a month.
 [budget]
 per_month = 15.0             # in each calendar month, and ever {months} times that, unless you write a lifetime
 
@@ -75,6 +80,11 @@ per_month = 15.0             # in each calendar month, and ever {months} times t
 grace = "21d"
 # While you try things out: everything is published at once, however few the reports. Remove it before real people answer.
 {trial}trial = true
+
+# Most answers stay the same for months. With epsilon_permanent the device draws a noisy answer once, and keeps it: so all reports
+# of an answer reveal no more than that, and the error of one period is the same. But an average over periods is hardly better,
+# and a period of too few reports is not joined with the next.
+# The answers to app.new and app.week change once and for all, as everybody knows: each of their reports has new noise.
 
 # Each installation reports once a month, so the number of reports is that of the installations in use.
 [metrics."app.new"]
@@ -90,6 +100,7 @@ type = "categorical"
 values = ["0.1", "0.2", "1.0", "other"]    # yours: the first two numbers of each
 other = "other"
 epsilon = 1.0
+epsilon_permanent = 1.5
 period = "month"
 description = "Which version of {app} runs"
 owner = "team@{app}.example"
@@ -100,6 +111,7 @@ type = "categorical"
 values = ["linux", "macos", "windows", "other"]
 other = "other"
 epsilon = 1.0
+epsilon_permanent = 1.5
 period = "month"
 description = "Which operating system {app} runs on"
 owner = "team@{app}.example"
@@ -110,6 +122,7 @@ type = "categorical"
 values = ["3.11", "3.12", "3.13", "3.14", "other"]
 other = "other"
 epsilon = 1.0
+epsilon_permanent = 1.5
 period = "month"
 description = "Which Python {app} runs on"
 owner = "team@{app}.example"
@@ -120,6 +133,7 @@ type = "categorical"
 values = ["build", "test", "run", "other"]    # yours: the names of the commands
 other = "other"
 epsilon = 1.0
+epsilon_permanent = 1.5
 period = "week"
 description = "Which command of {app} is the first one of a week"
 owner = "team@{app}.example"

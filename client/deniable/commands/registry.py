@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from deniable.commands.sheet import sheet
 from deniable.commands.terminal import print_table
+from deniable.comparison import diff
 from deniable.errors import ConfigurationError, ParameterError, RegistryError
 from deniable.forecast import space
-from deniable.lint import diff, lint
+from deniable.lint import lint
 from deniable.messages.plural import plural
 from deniable.registry import load, published, read
 from deniable.registry.places import placed
@@ -122,6 +123,8 @@ def _print_findings(file: str, findings: Lint) -> int:
     if findings.spending:
         print("\nWhat a device may give away, in nats:")
         print_table(findings.spending)
+        for sentence in findings.legend:
+            print(fill(sentence, _WIDTH))
         print()
     if findings.exposed:
         print(findings.exposed)

@@ -28,6 +28,8 @@ _BAND = 0.076, -0.75
 Simulated at epsilon 0.5 to 4. A band is as wide in shares of the answers, so it is narrower where answers are dense.
 """
 
+_ERROR = "standard error"
+
 _P90 = 30
 """The 90th percentile is resolved from about so many times fewer reports."""
 
@@ -41,11 +43,11 @@ def expected(
     if metric.kind.options:
         worst = sqrt(float(mechanism.worst_variance) / REPORTS)
         what = "of each case of a pair of options" if metric.joint else "of an option"
-        return facts | {"error": f"{what}, of {REPORTS:,} reports at most {100 * worst:.2g} points"}
+        return facts | {_ERROR: f"{what}, of {REPORTS:,} reports at most {100 * worst:.2g} points"}
     if metric.binned and isinstance(mechanism, FrequencyOracle):
         error = 100 * sqrt(float(mechanism.mean_variance) / REPORTS)
-        return facts | {"error": f"of one of {BINS} equal parts, of {REPORTS:,} reports {error:.2g} points"}
-    facts |= {"error": _of_the_mean(metric, float(mechanism.worst_variance))}
+        return facts | {_ERROR: f"of one of {BINS} equal parts, of {REPORTS:,} reports {error:.2g} points"}
+    facts |= {_ERROR: _of_the_mean(metric, float(mechanism.worst_variance))}
     if metric.rounded:
         floor = "each device rounds at one point for good, so the error of an average over many periods has a floor"
         return facts | {"averages": floor}

@@ -61,7 +61,7 @@ def room(
     if not best:
         return _larger(registry, metrics, refused, budget, in_code)
     changes = min(best, key=_size)
-    return _written(changes) + (" (for an answer that seldom changes)" if changes == permanent else "")
+    return f"{_written(changes)} ({'for an answer that seldom changes' if changes == permanent else 'which saves most'})"
 
 
 def _size(changes: Mapping[str, _Change]) -> tuple[int, float]:

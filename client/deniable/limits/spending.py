@@ -1,4 +1,4 @@
-"""What a device may give away on each metric of a registry, as a table."""
+"""What a device may give away on each metric of a registry, as a table with its legend."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
 from deniable.limits.allowance import MICRO, Allowance
+from deniable.limits.guess import in_year
+from deniable.messages.percent import percent
 from deniable.messages.plural import plural
 from deniable.registry.period import months_between
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 def rows(registry: Registry, admission: Admission, today: date) -> Iterator[tuple[str, ...]]:
     """Write the rows of the table, in nats: the headings, each metric whose collection has not ended, and all together."""
     budget = admission.budget
-    yield "metric", "asked", "a month", "share", "ever", ""
+    yield "metric", "asked", "a month", "share", "ever", "right guess in a year", ""
     month, ever = 0, 0.0
     for id_, metric in registry.metrics.items():
         if metric.expired(today):
@@ -31,9 +33,19 @@ def rows(registry: Registry, admission: Admission, today: date) -> Iterator[tupl
         month += allowance.month
         ever += allowance.lifetime or 0
         mark = _lasts(declared, allowance, today) if id_ in admission.metrics else "off"
-        figures = (_nats(allowance.month), _share(allowance.month, budget), _ever(allowance.lifetime))
+        figures = (_nats(allowance.month), _share(allowance.month, budget), _ever(allowance.lifetime), percent(in_year(declared)))
         yield id_, _question(metric, allowance), *figures, mark
-    yield "all", "", _of(month, budget.per_month), _share(month, budget), _of(ever, budget.lifetime), ""
+    yield "all", "", _of(month, budget.per_month), _share(month, budget), _of(ever, budget.lifetime), "", ""
+
+
+def legend(registry: Registry, today: date) -> Iterator[str]:
+    """Say what the guesses of the table are, and of which metrics a person gives away more with each report."""
+    best = "how often the best guess between two equally likely answers is right at most, from a year's reports of one answer"
+    yield f"right guess in a year: {best}; 50% is luck"
+    fresh = [id_ for id_, metric in registry.metrics.items() if not (metric.permanent or metric.expired(today))]
+    if fresh:
+        mend = "where a person's answer stays the same, declare epsilon_permanent, which bounds what all reports of it reveal"
+        yield f"noise is drawn anew for each report of {', '.join(fresh)}: {mend}"
 
 
 def _question(metric: Metric, allowance: Allowance) -> str:

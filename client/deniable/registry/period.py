@@ -5,21 +5,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from math import ceil
-from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError
-
-if TYPE_CHECKING:
-    from datetime import date
 
 LENGTHS = ("hour", "day", "week", "month")
 CYCLES = {"hour": 1, "day": 7, "week": 1, "month": 1}
 """Of each length, how many periods are a cycle: people answer otherwise on Sundays. Only periods a cycle apart are alike."""
 MOST_IN_MONTH = {"hour": 24 * 31, "day": 31, "week": 5, "month": 1}
 """Of each length, how many periods count in one calendar month at most."""
+
+_YEARS = 5  # first years that are tried: one is a leap year
+_BEGIN = date(2023, 1, 1)
 
 
 def of(
@@ -96,6 +95,22 @@ def touched(
     if length not in LENGTHS:
         raise ParameterError(f"period: write one of {', '.join(LENGTHS)}", length)
     return ceil(days * 24 if length == "hour" else days / 7 if length == "week" else days) + 1
+
+
+def most_in_days(
+    length: str,  # one of `LENGTHS`
+    days: int,  # at least 1
+) -> int:
+    """Return how many periods a run of whole days touches at most; raise `ParameterError` if the length is unknown."""
+    if length == "month":
+        # The most are touched when the first day is the last of its month.
+        eves = (date(_BEGIN.year + n // 12, n % 12 + 1, 1) - timedelta(1) for n in range(12 * _YEARS))
+        return max(months_between(eve, eve + timedelta(days - 1)) for eve in eves)
+    if length not in LENGTHS:
+        raise ParameterError(f"period: write one of {', '.join(LENGTHS)}", length)
+    if length == "week":
+        return (days + 12) // 7  # when the first day is a Sunday
+    return days * 24 if length == "hour" else days
 
 
 def _shortest_months(count: int) -> int:

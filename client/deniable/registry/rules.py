@@ -228,9 +228,12 @@ def _domain_faults(table: dict[str, Any]) -> Iterator[Broken]:
         and "none" not in kind.decimals
         and (not isinstance(none, str) or not none or (isinstance(listed, list) and none not in listed))
     ):
-        yield "none: write one of the values; it is reported for None", none
+        yield "none: write one of the values, or add it to values; it is reported for None", none
     if "other" in table and isinstance(listed, list) and table["other"] not in listed:
-        yield "other: write one of the values; it is reported for every answer that is not listed", table["other"]
+        yield (
+            "other: write one of the values, or add it to values; it is reported for every answer that is not listed",
+            table["other"],
+        )
 
 
 def _privacy_faults(table: dict[str, Any]) -> Iterator[Broken]:

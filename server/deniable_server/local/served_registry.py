@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from deniable import lint
+from deniable import comparison
 from deniable.errors import DeniableError, RegistryError
 from deniable.registry import published
 from deniable_server import sources
@@ -154,8 +154,8 @@ def _changes(before: Mapping[str, Registry], after: Mapping[str, Registry], firs
     """Say in a line what changed."""
     changes: list[str] = []
     for app, registry in after.items():
-        broken = {each.metric for each in lint.diff(first[app], registry) if each.breaking}
-        for change in lint.diff(before[app], registry):
+        broken = {each.metric for each in comparison.diff(first[app], registry) if each.breaking}
+        for change in comparison.diff(before[app], registry):
             restored = change.breaking and change.metric in first[app].metrics and change.metric not in broken
             line = f"{change.metric}: restored, as it was at the start" if restored else str(change).removeprefix("ok").strip()
             changes += [line] if line not in changes else []

@@ -1,11 +1,12 @@
 """How often the best guess from a device's reports is right, and how sure anybody can become of an answer.
 
-All figures are upper bounds from the distribution of the privacy loss (`deniable_aggregator.accounting.losses`). Let t be the
-total variation distance between two answers' reports. Then the probability of a right guess is at most
+All figures are upper bounds. Let t be the total variation distance between two answers' reports. Then the probability of a right
+guess is at most
 
-* (1 + t) / 2, for two answers that are equally likely;
+* (1 + t) / 2, for two answers that are equally likely, which `deniable.limits.guess` computes;
 * 1/d + (1 - 1/d) t, for d answers that are equally likely;
-* a + (1 - a) delta, if one answer has probability a before. Here delta belongs to an epsilon of ln(a / (1 - a)).
+* a + (1 - a) delta, if one answer has probability a before. Here delta belongs to an epsilon of ln(a / (1 - a)), by
+  `deniable_aggregator.accounting.losses`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from math import exp, inf, log
 from typing import TYPE_CHECKING
 
 from deniable.limits.allowance import cost
+from deniable.limits.guess import reports_in_year, right
 from deniable_aggregator.accounting.losses import together
-from deniable_aggregator.accounting.plan import periods
 from deniable_aggregator.accounting.spend import Spend
 from deniable_aggregator.attack.observer import Observer
 
@@ -29,7 +30,6 @@ SURE = 0.9
 """Probability of one answer before any report, in the last of these cases."""
 
 _REPORTS = (1, 10, 100)
-_YEAR = 365  # days
 _ROWS = 64  # rows of a mechanism up to which kept responses are summed over; for more, epsilon gives the bound
 _VALUES = 64
 
@@ -60,31 +60,30 @@ def guesses(declared: Declared) -> tuple[Guess, ...]:
     prior = [Guess(0, epsilon=0.0, even=0.5, alike=None if size is None else 1 / size, sure=SURE)]
     if metric.permanent:
         return (*prior, _fresh(mechanism, 1, size), _permanent(declared.permanent, size))
-    year = metric.per_period * periods(metric.period, _YEAR)
+    year = reports_in_year(metric)
     counts = sorted({*(reports for reports in _REPORTS if reports <= year), year})
     return (*prior, *(_fresh(mechanism, reports, size) for reports in counts))
 
 
 def _fresh(mechanism: Mechanism, reports: int, size: int | None) -> Guess:
-    return _bounded([Spend.of(mechanism, reports)], reports, reports * mechanism.epsilon, size)
+    return _bounded(Spend.of(mechanism, reports), reports, reports * mechanism.epsilon, size)
 
 
 def _permanent(mechanism: Permanent | None, size: int | None) -> Guess:
     if mechanism is None or mechanism.permanent_ratio is None:
         return Guess(None, epsilon=inf, even=1.0, alike=1.0, sure=1.0)  # a kept response may be the answer itself
-    bound = _bounded([Spend(cost(mechanism.permanent_ratio))], None, mechanism.epsilon_permanent, size)
+    bound = _bounded(Spend(cost(mechanism.permanent_ratio)), None, mechanism.epsilon_permanent, size)
     if bound.alike is None or mechanism.domain_size > _VALUES or mechanism.layout.rows > _ROWS:
         return bound
     return replace(bound, alike=min(bound.alike, Observer(mechanism).bound().success))
 
 
-def _bounded(spends: list[Spend], reports: int | None, epsilon: float, size: int | None) -> Guess:
-    losses = together(spends)
-    distance, total = losses.delta(0.0), sum(spend.count * spend.epsilon for spend in spends)
+def _bounded(spend: Spend, reports: int | None, epsilon: float, size: int | None) -> Guess:
+    even, total = right(spend.cost, spend.count, spend.share), spend.count * spend.epsilon
     return Guess(
         reports,
         epsilon=epsilon,
-        even=min((1 + distance) / 2, posterior(0.5, total)),
-        alike=None if size is None else min(1 / size + (1 - 1 / size) * distance, posterior(1 / size, total)),
-        sure=min(SURE + (1 - SURE) * losses.delta(log(SURE / (1 - SURE))), posterior(SURE, total)),
+        even=even,
+        alike=None if size is None else min(1 / size + (1 - 1 / size) * (2 * even - 1), posterior(1 / size, total)),
+        sure=min(SURE + (1 - SURE) * together([spend]).delta(log(SURE / (1 - SURE))), posterior(SURE, total)),
     )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import unicodedata
 from decimal import ROUND_CEILING, Context, Decimal
-from math import ceil, exp, isinf
+from math import exp, isinf
 
+from deniable.messages.percent import percent
 from deniable.messages.plural import plural
 
 __all__ = ["chance", "count", "nats", "odds", "percent", "plain", "plural", "precise"]
 
 _NEAREST, _FIVE, _THREE = Context(prec=9), Context(prec=5, rounding=ROUND_CEILING), Context(prec=3, rounding=ROUND_CEILING)
 _LARGEST = 13.0  # nats; above, odds are written as a power
-_STEPS = 1000  # of a share: tenths of a percent
 _FORBIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # control characters, and those that change the direction of text
 
 
@@ -40,12 +40,6 @@ def odds(epsilon: float | None) -> str:
     if epsilon > _LARGEST:
         return f"e^{nats(epsilon)}"
     return f"{_THREE.plus(_NEAREST.plus(Decimal(exp(epsilon)))).normalize():,f}"
-
-
-def percent(share: float) -> str:
-    """Write a probability in tenths of a percent, rounded up. Less than a hundred-thousandth is written as 0."""
-    tenths = min(_STEPS, ceil(round(share * _STEPS, 2)))
-    return "100%" if tenths == _STEPS else f"{tenths / 10:.1f}%"
 
 
 def chance(delta: float) -> str:

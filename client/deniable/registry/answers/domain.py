@@ -21,6 +21,11 @@ MAX_OPTIONS = 1024
 """Most options of a set. Each report is about one of them, or about two."""
 
 _SCALES = ("linear", "log")
+_NUMBER = {"range": "[1, 60000]", "unit": '"ms"', "estimate": '"mean"'}
+"""Keys that each number has, with an example."""
+_RANGE, _SUCH = "range: write the least and the greatest number", "such as [1, 60000]"
+_RANGES = f"{_RANGE}, {_SUCH}", f"{_RANGE}, the least above 0 on a logarithmic scale, {_SUCH}; 0 is then reported as the least"
+"""What a range must be, on a linear and on a logarithmic scale."""
 
 Broken = tuple[str, object]  # rule, value
 
@@ -61,6 +66,11 @@ def number_faults(table: dict[str, Any]) -> Iterator[Broken]:
     unit, estimate = table.get("unit"), table.get("estimate")
     if scale not in _SCALES:
         yield f"scale: write {' or '.join(_SCALES)}", scale
+    missing = [key for key in _NUMBER if key not in table]
+    if len(missing) > 1:
+        such = _and([f"{key} = {_NUMBER[key]}" for key in missing])
+        yield f"{_and(missing)} are missing: write what is counted and estimated, such as {such}", ...
+        return
     if not isinstance(unit, str) or not WORD.fullmatch(unit):
         yield "unit: write a word that says what the number counts, such as ms, bytes or flights", unit
     if estimate not in ("mean", "distribution"):
@@ -70,8 +80,7 @@ def number_faults(table: dict[str, Any]) -> Iterator[Broken]:
     except ValueError:  # ParameterError is one
         low = high = Fraction(0)
     if not low < high or (scale == "log" and low <= 0):
-        above = ", the least above 0 on a logarithmic scale" if scale == "log" else ""
-        yield f"range: write the least and the greatest number{above}, such as [1, 60000]", ends
+        yield _RANGES[scale == "log"], ends
     else:
         yield from _step_faults(table, high - low)
     if "none" in table:
@@ -79,6 +88,10 @@ def number_faults(table: dict[str, Any]) -> Iterator[Broken]:
             read_number(table["none"])
         except ParameterError:
             yield "none: write the number that is reported for everything that is no number", table["none"]
+
+
+def _and(words: list[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _step_faults(table: dict[str, Any], length: Fraction) -> Iterator[Broken]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 import redis
 
 from deniable.errors import ConfigurationError
-from deniable_aggregator.store.errors import PromiseBroken
+from deniable_aggregator.store.errors import PromiseBroken, StoreLoading
 from deniable_aggregator.store.server import about
 from deniable_aggregator.store.server.replicas import NUMBER, TIMEOUT, Replicas
 from deniable_aggregator.store.server.servers import primaries
@@ -126,7 +126,7 @@ def unseen(seen: Mapping[str, str]) -> list[str]:
 def read(
     client: redis.Redis,  # a server of the store
 ) -> dict[str, str]:
-    """Read a server's settings: by CONFIG, or most of them by INFO; none if neither is allowed."""
+    """Read a server's settings: by CONFIG, or most of them by INFO; none if neither is allowed; StoreLoading before it has them."""
     try:
         return about.settings(client, *_ASKED)
     except redis.ResponseError:  # not allowed, or renamed
@@ -136,6 +136,8 @@ def read(
         info = client.info("memory") | client.info("persistence")
     except redis.ResponseError:
         return settings
+    if info.get("loading"):  # it says meanwhile that it has no append-only file
+        raise StoreLoading("LOADING")
     if "maxmemory_policy" in info:
         settings["maxmemory-policy"] = str(info["maxmemory_policy"])
     if "aof_enabled" in info:

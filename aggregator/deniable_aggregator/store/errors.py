@@ -34,7 +34,7 @@ class Redivided(redis.ConnectionError):
 
 
 class PromiseBroken(redis.ResponseError):
-    """The store does not keep the promised durability."""
+    """The store does not keep the promised durability. Its text is ours, and says which setting is wrong."""
 
 
 class BrokenSnapshot(redis.ConnectionError):
@@ -104,7 +104,9 @@ def reason(error: Exception) -> str:
 def cause(error: Exception) -> str:
     """Say in a few words why the store cannot be used. The text of the error itself may contain an address or a password."""
     key = reason(error)
-    return f"{REASONS[key]}: {type(error).__name__}" if key == "refused" else REASONS[key]
+    if key == "refused":
+        return f"{REASONS[key]}: {type(error).__name__}"
+    return f"{REASONS[key]}: {error}" if isinstance(error, PromiseBroken) else REASONS[key]
 
 
 def user(url: str) -> str:

@@ -20,7 +20,7 @@ KEYS, MICROSECONDS = 20_000, 10_000
 
 @pytest.fixture
 def loading(machines):
-    """A store that reads its file until it is let go on, as an administrator and as a user who may not ask for settings see it."""
+    """Start a store that reads its file until it is let go on. Its user `shy`, as those of servers, may not see settings."""
     settings = ("--appendonly", "yes", "--rdbcompression", "no", "--user", "shy on >pw ~* &* +@all -config")
     store = machines.start(*settings)
     store.client.mset({f"key-{number}": "x" * 1024 for number in range(KEYS)})

@@ -71,11 +71,11 @@ def create_app(
         flask.session_interface = _Sessions()
     roles = {"ingest": Keys(settings.ingest_keys), "read": Keys(settings.read_keys)}
     fixed = [Key(app, role, digest) for role, keys in roles.items() for app, digest in keys]
-    ring = Ring([app.store for app in apps.values()], fixed)
+    ring = Ring([app.store for app in apps.values()], fixed, outage=outage)
     known = Service(settings, apps, client, ring, Limits(client, settings), Sessions(client), outage)
     flask.extensions["deniable"] = known
     trace.register(flask)  # first, so that every request has a number
-    answered = counted.register(flask, settings, client, apps)
+    answered = counted.register(flask, known)
     problem.register(flask, outage)
     gate.register(flask, settings)
     audit_trail.register(flask, apps)

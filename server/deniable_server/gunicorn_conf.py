@@ -45,6 +45,7 @@ def on_starting(server: Any) -> None:
 
     from deniable.errors import DeniableError  # noqa: PLC0415
     from deniable_aggregator.process import variables  # noqa: PLC0415
+    from deniable_aggregator.store import outage  # noqa: PLC0415
     from deniable_aggregator.store.errors import StoreError  # noqa: PLC0415
     from deniable_server import sources  # noqa: PLC0415
     from deniable_server.prometheus import process_slots  # noqa: PLC0415
@@ -61,6 +62,7 @@ def on_starting(server: Any) -> None:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(process_slots.directory())
+    outage.share()
 
     def renew() -> None:
         """Have the processes read the registries anew, each under its requests. gunicorn would start other processes."""
@@ -76,8 +78,11 @@ def on_starting(server: Any) -> None:
 
 
 def on_exit(server: object) -> None:
-    """Remove the directory of the common counters."""
+    """Remove what the processes have in common."""
+    from deniable_aggregator.store import outage  # noqa: PLC0415 - names of this module are gunicorn's settings
+
     del server
+    outage.unshare()
     shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
 
 

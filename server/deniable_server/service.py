@@ -10,9 +10,14 @@ from flask import current_app
 from deniable_aggregator.answer.app import AppMetrics
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.questions.budgets import Budgets
+from deniable_aggregator.store.errors import NoRoom, StoreError, reason
+from deniable_aggregator.store.server import about, room
+from deniable_aggregator.store.server.servers import is_one, primaries
 from deniable_server import sources
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
     from deniable.served_registry.signature import Envelope
     from deniable.wire.layout import Layout
     from deniable_aggregator.store import Client, Store
@@ -82,6 +87,35 @@ class Service:
         """Read the registries anew, under running requests; if that raises, those before stay in use."""
         read = sources.read_again(self.settings, self.apps)
         self.apps.update({name: App.of(source, self.apps[name].store) for name, source in read.items()})
+
+    def refusals(self) -> dict[Hashable, str]:
+        """Return why servers of the store take no uploads, or no queries, each of which writes to the audit log."""
+        errors: dict[Hashable, StoreError] = dict(about.refusals(self.client, self.apps).items())
+        if self.settings.serves != "query":
+            errors |= self._refused_uploads(errors)
+        for error in errors.values():
+            self.outage.failed("", error)
+        if not errors:
+            self.outage.passed("")
+        return {server: reason(error) for server, error in errors.items()}
+
+    def _refused_uploads(self, errors: Mapping[Hashable, StoreError]) -> dict[Hashable, StoreError]:
+        """Return why servers take no uploads, of those that accept other writes."""
+        refusing: dict[Hashable, StoreError] = {
+            server: NoRoom() for server in primaries(self.client) if server not in errors and room.is_full(server)
+        }
+        for app in self.apps.values():
+            if app.store.place not in errors.keys() | refusing.keys():
+                try:
+                    app.store.ensure()
+                except StoreError as error:
+                    refusing[app.store.place] = error
+        return refusing
+
+    def took_upload(self) -> None:
+        """Note that the store took an upload, and so that it can be used."""
+        if is_one(self.client):
+            self.outage.passed("")
 
 
 def service() -> Service:

@@ -45,6 +45,7 @@ def test_a_wrong_password_is_told_once(store, monkeypatch, caplog):
     def refuse(*_arguments):
         raise redis.AuthenticationError("WRONGPASS invalid username-password pair")
 
+    monkeypatch.setattr(outage, "_CALM_SECONDS", 0)
     failures, url = Failures(), "redis://worker:secret@store.example:6379/0"
     chore = Chore("look", 0.0, lambda: store._client.ping() and None, Faults(store))
     worker = Worker([store], WorkerSettings(block_ms=10), chores=[chore], events=failures, url=url)
@@ -79,6 +80,10 @@ def test_an_outage_is_told_again_seldom_and_each_reason_by_itself(monkeypatch, c
     ]:
         outage_of_two.failed(place, error)
     assert len(caplog.messages) == 4
+    now[0] = 614
+    outage_of_two.passed("a")  # it may fail again at once
+    assert len(caplog.messages) == 4
+    now[0] = 615
     outage_of_two.passed("a")
     outage_of_two.passed("a")
     assert caplog.messages[4:] == ["the store can be used again"]
@@ -91,3 +96,14 @@ def test_no_advice_leads_back_to_where_one_is():
     forbidden = redis.exceptions.NoPermissionError()
     assert "run it as 'operator'" in errors.remedy(forbidden, "redis://worker:x@h/0", "operator")
     assert "load that file into the store anew" in errors.remedy(forbidden, "redis://operator:x@h/0", "operator")
+
+
+def test_a_store_that_fails_and_works_in_turns_is_told_once(monkeypatch, caplog):
+    """One that is full to the brim takes some uploads: that is no end of the outage."""
+    now = [0.0]
+    monkeypatch.setattr(outage, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    brim = Outage(role="server")
+    for now[0] in range(0, 300, 3):
+        brim.failed("", errors.NoRoom())
+        brim.passed("")
+    assert len(caplog.messages) == 1

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from deniable.errors import ConfigurationError
+from deniable_aggregator.store import outage
 from deniable_server import create_app
 from deniable_server.settings import Settings
 
@@ -39,6 +40,23 @@ def test_uploads_are_refused_while_the_store_keeps_less(served, monkeypatch, cap
         served.store._client.config_set("appendonly", "yes")
     assert served.post(batch).status_code == 202
     assert served.http.get("/readyz").status_code == 200
+
+
+def test_a_server_says_that_an_outage_is_over(served, monkeypatch, caplog):
+    """When the store takes an upload, or would take one; a query that is answered does not show that."""
+    monkeypatch.setattr(outage, "_CALM_SECONDS", 0)
+    batch = {"format": 1, "groups": [served.group("ui.theme", [0, 1])]}
+    for works in (lambda: served.post(batch).status_code == 202, lambda: served.http.get("/readyz").status_code == 200):
+        caplog.clear()
+        served.store._client.config_set("min-replicas-to-write", 1)
+        try:
+            assert served.post(batch).status_code == served.post(batch).status_code == 503
+        finally:
+            served.store._client.config_set("min-replicas-to-write", 0)
+        served.get("/api/v1/metrics")
+        assert [line[:27] for line in caplog.messages] == ["the store at unix:///tmp/de"]
+        assert works()
+        assert caplog.messages[1:] == ["the store can be used again"]
 
 
 def test_a_server_starts_before_its_store(registry_file, caplog):

@@ -12,7 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from deniable.errors import ConfigurationError
 from deniable_aggregator.store import connect
-from deniable_aggregator.store.uploads import health
+from deniable_aggregator.store.errors import REASONS
+from deniable_aggregator.store.uploads import health, registries
+from deniable_aggregator.store.uploads.registries import Loaded
 from deniable_server.api.uploads.batches import REJECTIONS
 from deniable_server.settings import Settings
 
@@ -287,6 +289,35 @@ def test_a_store_that_is_away_is_told(watch, store_url):
         series("server_errors_total", code="store_unavailable"): 1,
     }
     assert samples(watched)[series("store_up")] == 1
+
+
+def test_a_store_that_refuses_writes_is_told_with_the_reason(watched):
+    """It can be read, so it is up; the same reason stands in `/readyz`."""
+    refuses = {each for each in samples(watched) if each[0] == "deniable_store_refuses"}
+    assert {dict(each[1:])["reason"] for each in refuses} == set(REASONS)
+    server = watched.store._client
+    server.config_set("min-replicas-to-write", 1)
+    try:
+        results, ready = samples(watched), watched.http.get("/readyz")
+    finally:
+        server.config_set("min-replicas-to-write", 0)
+    assert (ready.status_code, ready.get_json()["parts"]["store"]["reason"]) == (503, "replicas")
+    assert results[series("store_up")] == 1
+    assert {each for each in refuses if results[each]} == {series("store_refuses", reason="replicas")}
+    assert not any(samples(watched)[each] for each in refuses)
+
+
+def test_a_registry_that_was_not_taken_is_told(watched):
+    """With a fault no server and no worker would start: the number says so, and so does `/readyz`."""
+    agrees, digest = series("registry_agrees", app="shop"), watched.app.source.identity
+    registries.say(watched.store, Loaded("server", digest, "here:1"))
+    assert samples(watched)[agrees] == 1
+    registries.take_back(watched.store, Loaded("server", digest, "here:1"))
+    registries.say(watched.store, Loaded("server", "0" * 64, "here:1", "metrics.toml:6: page: epsilon is a number"))
+    assert samples(watched)[agrees] == 0
+    ready = watched.http.get("/readyz")
+    assert not ready.get_json()["parts"]["registry:shop"]["ok"]
+    assert (ready.status_code, ready.get_json()["status"]) == (200, "degraded")
 
 
 def test_limits_are_counted_by_app_and_role(watch):

@@ -66,12 +66,12 @@ class Machine:
     """The port at which clients and other servers find it."""
     process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> Self:
-        """Start it, with what its folder has."""
+    def start(self, *, loads: bool = True) -> Self:
+        """Start it, with what its folder has; without waiting until it has loaded that, if the caller looks at it meanwhile."""
         command = [self.program, *self.settings, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
-        wait(self.client.ping)
+        wait(self.client.ping if loads else lambda: self.client.info("persistence")["loading"])
         return self
 
     @property

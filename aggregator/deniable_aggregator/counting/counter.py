@@ -132,8 +132,7 @@ class Counter:
         except ArchiveError:  # raised only after the stop
             self.cut_off = True
             return False
-        if self.cut_off:
-            self._outage.passed(self._place)
+        self._outage.passed(self._place)
         self.cut_off = False
         self._pauses.end()
         again, self._again = self._again, self._again and read

@@ -21,6 +21,8 @@ StoreFull = redis.OutOfMemoryError
 """It has no memory left."""
 AWAY = (redis.ConnectionError, redis.TimeoutError)
 """It does not answer. Perhaps it did what was asked for."""
+StoreLoading = redis.BusyLoadingError
+"""It was started, and reads its file. It did nothing of what was asked for."""
 
 
 class NoRoom(redis.RedisError):
@@ -32,7 +34,7 @@ class Redivided(redis.ConnectionError):
 
 
 class PromiseBroken(redis.ResponseError):
-    """The store does not keep the promised durability."""
+    """The store does not keep the promised durability. Its text is ours, and says which setting is wrong."""
 
 
 class BrokenSnapshot(redis.ConnectionError):
@@ -51,6 +53,7 @@ def transient(error: Exception) -> bool:
 
 REASONS: Final[Mapping[str, str]] = {
     "away": "it does not answer",
+    "loading": "it has started and is reading its file",
     "login": "it refuses the user or the password",
     "certificate": "its TLS certificate is not accepted",
     "copy": "it sent no whole copy",
@@ -66,10 +69,12 @@ REASONS: Final[Mapping[str, str]] = {
 """Why the store cannot be used."""
 
 MAKE_ROOM_ON_DISK: Final = "make room on the store's disk: it goes on by itself"
+WAIT_FOR_FILE: Final = "wait: it answers when it has read its file"
 
 _KINDS: Final = {
     BrokenSnapshot: "copy",
     redis.AuthenticationError: "login",  # a kind of ConnectionError, although the store has answered
+    StoreLoading: "loading",
     redis.ConnectionError: "away",
     redis.TimeoutError: "away",
     CommandForbidden: "forbidden",
@@ -99,7 +104,9 @@ def reason(error: Exception) -> str:
 def cause(error: Exception) -> str:
     """Say in a few words why the store cannot be used. The text of the error itself may contain an address or a password."""
     key = reason(error)
-    return f"{REASONS[key]}: {type(error).__name__}" if key == "refused" else REASONS[key]
+    if key == "refused":
+        return f"{REASONS[key]}: {type(error).__name__}"
+    return f"{REASONS[key]}: {error}" if isinstance(error, PromiseBroken) else REASONS[key]
 
 
 def unusable(error: Exception) -> str:
@@ -127,6 +134,7 @@ def remedy(
         )
     remedies = {
         "away": "start it, or correct DENIABLE_REDIS_URL or --redis-url",
+        "loading": WAIT_FOR_FILE,
         "login": f"DENIABLE_REDIS_URL, or --redis-url, names {user(url)}: correct it, or let the store read its users.acl again",
         "certificate": "renew it, or name its issuer in DENIABLE_REDIS_URL by ?ssl_ca_certs=FILE",
         "file": "correct ?ssl_ca_certs=FILE in DENIABLE_REDIS_URL, or let this process read the file",

@@ -1,19 +1,49 @@
-"""Outages: a process that cannot use the store says so once, with what to do, and seldom again while that lasts."""
+"""Outages: processes that cannot use the store say so once, with what to do, and seldom again while that lasts.
+
+Later they say that the store can be used again.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import json
 import logging
+import os
 import time
+from contextlib import contextmanager
+from tempfile import TemporaryFile
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from deniable_aggregator.store.errors import StoreError, cause, reason, remedy
 from deniable_aggregator.store.server.embedded import redacted
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Iterator
 
 _AGAIN_MINUTES = 10
+_CALM_SECONDS = 15.0  # without a failure: a store that is full to the brim fails and works in turns
+
+_shared: list[IO[bytes]] = []
+
+
+class _Line(NamedTuple):
+    """The last line about a server of the store and one reason."""
+
+    silent: float  # until when nothing more is said
+    failed: float  # when it failed last
+
+
+def share() -> None:
+    """Have this process, and those that it forks later, speak as one: each line comes from one of them."""
+    if not _shared:
+        _shared.append(TemporaryFile(buffering=0))  # noqa: SIM115 - `unshare` closes it
+
+
+def unshare() -> None:
+    """Have this process speak for itself."""
+    while _shared:
+        _shared.pop().close()
 
 
 class Outage:
@@ -29,7 +59,8 @@ class Outage:
         self._url, self._user, self._role = url, user, role
         self._log = logging.getLogger(f"deniable.{role}")
         self._lock = Lock()
-        self._silent: dict[tuple[Hashable, str], float] = {}  # until when nothing more is said, by server and reason
+        self._own: dict[str, _Line] = {}
+        self._failing: set[Hashable] = set()  # servers that this process could not use
 
     def failed(
         self,
@@ -37,20 +68,47 @@ class Outage:
         error: StoreError,
     ) -> None:
         """Say why the store cannot be used, and what to do, unless that was said in the last minutes."""
-        now, line = time.monotonic(), (place, reason(error))
-        with self._lock:
-            if now < self._silent.get(line, now):
-                return
-            self._silent[line] = now + 60 * _AGAIN_MINUTES
+        now, line = time.monotonic(), f"{hash(place)} {reason(error)}"
+        with self._lines() as lines:
+            self._failing.add(place)
+            silent = lines[line].silent if line in lines else now
+            lines[line] = _Line(silent if now < silent else now + 60 * _AGAIN_MINUTES, now)
+        if now < silent:
+            return
         where = f" at {redacted(self._url)}" if self._url else ""
         rule = f"the store{where} cannot be used: {cause(error)}. To mend that: {remedy(error, self._url, self._user)}"
         self._log.warning("%s. This %s goes on trying, and says so again in %d minutes", rule, self._role, _AGAIN_MINUTES)
 
     def passed(self, place: Hashable) -> None:
-        """Say that it can be used again, if anything else was said."""
-        with self._lock:
-            lines = [line for line in self._silent if line[0] == place]
-            for line in lines:
-                del self._silent[line]
-        if lines:
+        """Say that it can be used again, if anything else was said, and it has not failed for some seconds."""
+        if place not in self._failing:
+            return
+        now, begin = time.monotonic(), f"{hash(place)} "
+        with self._lines() as lines:
+            ending = [line for line in lines if line.startswith(begin)]
+            if any(now < lines[line].failed + _CALM_SECONDS for line in ending):
+                return
+            self._failing.discard(place)
+            for line in ending:
+                del lines[line]
+        if ending:
             self._log.warning("the store can be used again")
+
+    @contextmanager
+    def _lines(self) -> Iterator[dict[str, _Line]]:
+        """Open what was said by this process, or by all that share it."""
+        with self._lock:
+            if not _shared:
+                yield self._own
+                return
+            descriptor = _shared[0].fileno()
+            fcntl.lockf(descriptor, fcntl.LOCK_EX)  # of this process, so it does not come with a fork
+            try:
+                text = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+                lines = {line: _Line(*times) for line, times in json.loads(text or "{}").items()}
+                yield lines
+                written = json.dumps(lines).encode()
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, written, 0)
+            finally:
+                fcntl.lockf(descriptor, fcntl.LOCK_UN)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from datetime import UTC, date, datetime
 from hashlib import sha256
 from hmac import compare_digest
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable_aggregator.store.errors import StoreError, cause
+from deniable_aggregator.store.errors import StoreError
 from deniable_server.access.keys import Key, KeyStore, find, id_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from deniable_aggregator.store import Store
-
-log = logging.getLogger("deniable.keys")
+    from deniable_aggregator.store.outage import Outage
 
 FRESH_SECONDS = 2.0
 """Seconds for which a process uses the keys that it has read. Within this time a revoked key is refused everywhere."""
@@ -33,12 +31,14 @@ class Ring:
         stores: Iterable[Store],  # those of the server's apps
         fixed: Iterable[Key] = (),  # keys from the environment, which need no store
         clock: Callable[[], float] = time.monotonic,  # monotonic clock, in seconds
+        *,
+        outage: Outage,  # says why the store cannot be used
     ) -> None:
         self._stores = {store.app: KeyStore(store) for store in stores}
         self._fixed: dict[str, tuple[Key, ...]] = {}
         for key in fixed:
             self._fixed[key.id] = (*self._fixed.get(key.id, ()), key)
-        self._clock = clock
+        self._clock, self._outage = clock, outage
         self._read: dict[str, _Read] = {}
         self._noted: dict[str, date] = {}
 
@@ -79,7 +79,7 @@ class Ring:
         try:
             self._stores[key.app].note(key.id, today)
         except StoreError as error:
-            log.warning("a key's day of use could not be kept (%s)", cause(error))
+            self._outage.failed("", error)
         else:
             self._noted[key.id] = today
 
@@ -104,7 +104,7 @@ class Ring:
         except StoreError as error:
             if not usable:
                 raise
-            log.warning("a key could not be read again (%s); it stays good for a while", cause(error))
+            self._outage.failed("", error)
             return read.keys
 
     def _look_up(self, id_: str, stores: Iterable[KeyStore]) -> tuple[Key, ...]:

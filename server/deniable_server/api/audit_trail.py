@@ -20,7 +20,7 @@ from deniable_aggregator.audit.entry import shortened
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.store import schema
-from deniable_aggregator.store.errors import StoreError, cause
+from deniable_aggregator.store.errors import StoreError
 from deniable_server.http.visit import visit
 from deniable_server.service import App, service
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared
     from deniable_server.http.visit import Visit
+    from deniable_server.service import Service
 
 log = logging.getLogger("deniable.audit")
 
@@ -145,7 +146,7 @@ def log_registries(
     try:
         _publisher(flask)()
     except StoreError as error:
-        log.warning("the audit log cannot be written yet (%s); until then no query is answered", cause(error))
+        cast("Service", flask.extensions["deniable"]).outage.failed("", error)
 
 
 def _publisher(flask: Flask) -> Callable[[], None]:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from flask import Blueprint, jsonify
 
-from deniable_aggregator.store.errors import REASONS, NoRoom, StoreError, reason
-from deniable_aggregator.store.server import about, room
+from deniable_aggregator.store.errors import REASONS, StoreError, reason
+from deniable_aggregator.store.server import about
 from deniable_aggregator.store.server.cluster import Cluster
-from deniable_aggregator.store.server.servers import primaries
 from deniable_aggregator.store.uploads import health
 from deniable_server.agreement import SHOWN, Agreement
 from deniable_server.service import service
@@ -38,7 +37,7 @@ def readyz() -> tuple[Response, int]:
     known = service()
     parts: dict[str, Any] = {}
     try:
-        refusing = _refusing(known.client, known.apps)
+        refusing = known.refusals()
     except StoreError as error:
         parts["store"], ready = _refused(reason(error)), False
     else:
@@ -56,27 +55,6 @@ def readyz() -> tuple[Response, int]:
 def _refused(reason: str) -> dict[str, Any]:
     detail = f"the store cannot be used: {REASONS[reason]}; this server's log says what to do"
     return {"ok": False, "reason": reason, "detail": detail}
-
-
-def _refusing(client: Client, apps: Mapping[str, App]) -> dict[Hashable, str]:
-    """Return why servers of the store take no uploads, or no queries, each of which writes to the audit log."""
-    errors = about.refusals(client, apps)
-    for error in errors.values():
-        service().outage.failed("", error)
-    refusing: dict[Hashable, str] = {server: reason(error) for server, error in errors.items()}
-    if service().settings.serves == "query":
-        return refusing
-    for server in primaries(client):
-        if server not in refusing and room.is_full(server):
-            refusing[server] = "full"
-            service().outage.failed("", NoRoom())
-    for app in apps.values():
-        if app.store.place not in refusing:
-            try:
-                app.store.ensure()
-            except StoreError as error:
-                refusing[app.store.place] = reason(error)
-    return refusing
 
 
 def _app(app: App, refusing: Mapping[Hashable, str], parts: dict[str, Any]) -> bool:
@@ -99,17 +77,18 @@ def _app(app: App, refusing: Mapping[Hashable, str], parts: dict[str, Any]) -> b
         "dead_letters": state.dead,
         "held_up": state.held_up,
     }
-    parts[f"registry:{app.name}"] = {"ok": True} | _registry(app)
+    parts[f"registry:{app.name}"] = _registry(app)
     return state.backlog < limit
 
 
 def _registry(app: App) -> dict[str, Any]:
-    """Return which registries processes have loaded, beside the file."""
+    """Return which registries processes have loaded, beside the file. With one that has faults none of them could start."""
     try:
         agreement = Agreement.of(app.store, app.source)
     except StoreError as error:  # its user may lack this right
-        return {"reason": reason(error)}
+        return {"ok": True, "reason": reason(error)}
     return {
+        "ok": not agreement.fault,
         "agrees": not agreement.differing,
         "on_disk": agreement.on_disk[:SHOWN] or None,
         "fault": agreement.fault or None,

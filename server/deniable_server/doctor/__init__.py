@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.store import Store
-from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused, user
+from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused, cause, user
 from deniable_aggregator.store.server import about
 from deniable_aggregator.store.server.servers import primaries
 from deniable_server.doctor import host, pipeline, store
@@ -39,19 +39,19 @@ def examine(
         about.ping(client)
     skipped: dict[str, None] = {}  # names of checks
     yield from _checked("", store.checks(settings, list(served.apps), client), skipped)
-    away: set[Hashable] = set()  # servers that did not answer: none is waited for twice
+    away: dict[Hashable, str] = {}  # servers that did not answer, and why: none is waited for twice
     for app in served.apps:
         home = Store(client, app).place
         if home not in away:
             try:
                 yield from list(_checked(app, pipeline.checks(settings, app, client, served.sources.get(app)), skipped))
                 continue
-            except AWAY:
-                away.add(home)
+            except AWAY as error:
+                away[home] = cause(error)
                 if len(away) == len(primaries(client)):
                     raise
         meaning = "its uploads and queries are refused, and nothing of it is counted"
-        seen = "the store's server that has its data does not answer"
+        seen = f"the store's server that has its data cannot be used: {away[home]}"
         yield Finding("store server", "fault", seen, meaning, "the finding writes names it", app)
     if skipped:
         seen = f"{', '.join(skipped)}: {user(settings.redis_url)} may not ask"

@@ -11,7 +11,16 @@ from urllib.parse import urlsplit
 
 from deniable.messages.plural import plural_noun
 from deniable_aggregator.store import Store, schema
-from deniable_aggregator.store.errors import AWAY, MAKE_ROOM_ON_DISK, CommandForbidden, CommandRefused, cause, reason, user
+from deniable_aggregator.store.errors import (
+    AWAY,
+    MAKE_ROOM_ON_DISK,
+    WAIT_FOR_FILE,
+    CommandForbidden,
+    CommandRefused,
+    cause,
+    reason,
+    user,
+)
 from deniable_aggregator.store.server import about, durability, room
 from deniable_aggregator.store.server.cluster import Cluster
 from deniable_aggregator.store.server.replicas import LOOK
@@ -32,6 +41,7 @@ _TIGHT = 0.8  # of the memory that uploads may use
 _LOOK = "look into the store's own log"
 _REMEDIES = {
     "away": "start it",
+    "loading": WAIT_FOR_FILE,
     "full": "do what the finding memory says",
     "disk": MAKE_ROOM_ON_DISK,
     "replica": "do what the finding role says",

@@ -36,14 +36,12 @@ from deniable_server.prometheus.looked_up import Gauges
 from deniable_server.service import service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from prometheus_client import Metric
 
-    from deniable_aggregator.store import Client
     from deniable_server.http.visit import Upload, Visit
-    from deniable_server.service import App
-    from deniable_server.settings import Settings
+    from deniable_server.service import Service
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _UPLOAD = next(each for each in OPERATIONS if each.path == addresses.REPORTS)
@@ -138,13 +136,12 @@ class _Shared(Collector):
 
 def register(
     app: Flask,  # the server
-    settings: Settings,  # have the key
-    client: Client,  # the store
-    apps: Mapping[str, App],  # the apps, by name
+    known: Service,  # its settings have the key
 ) -> Callable[[Visit, str, int], None] | None:
     """Count requests for holders of the metrics key; return what counts a request that Flask does not see."""
     # Without a metrics key in the settings nothing is counted, and None is returned.
     # `deniable_server.http.trace` is registered before: it begins the visit that is read here.
+    settings = known.settings
     digest = sha256(settings.metrics_key.encode()).digest()
     everything = CollectorRegistry()
 
@@ -161,9 +158,9 @@ def register(
 
     if not settings.metrics_key:
         return None
-    vitals = Vitals(apps)
+    vitals = Vitals(known.apps)
     everything.register(vitals.counted)
-    everything.register(Gauges(settings, client, apps))
+    everything.register(Gauges(known))
 
     @app.after_request
     def count(answer: Response) -> Response:

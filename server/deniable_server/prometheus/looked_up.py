@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 import deniable
-from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.errors import REASONS, CommandForbidden, StoreError, reason
 from deniable_aggregator.store.server import room
 from deniable_aggregator.store.uploads import health
+from deniable_server.agreement import Agreement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from deniable_aggregator.store import Client
-    from deniable_server.service import App
-    from deniable_server.settings import Settings
+    from deniable_server.service import App, Service
 
+_AWAY: Final = "away"
 _SECONDS = 3.0  # after these, no further app is read: Prometheus waits for ten in all
 
 
@@ -31,14 +31,11 @@ class Gauges(Collector):
 
     def __init__(
         self,
-        settings: Settings,  # the cap of the backlog, and what the server serves
-        client: Client,  # the store
-        apps: Mapping[str, App],  # by name; an app's metrics change when its registry is read anew
+        known: Service,  # an app's metrics change when its registry is read anew
     ) -> None:
-        self._limit = settings.max_backlog
+        self._known = known
         # A store user for uploads only may not read alarms.
-        self._looks = settings.serves != "ingest"
-        self._client, self._apps = client, apps
+        self._looks = known.settings.serves != "ingest"
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Read the state."""
@@ -46,17 +43,24 @@ class Gauges(Collector):
         build.add_metric([deniable.__version__], 1)
         yield build
         limit = "Batches that may wait to be counted before uploads are refused"
-        yield GaugeMetricFamily("deniable_backlog_limit_batches", limit, value=self._limit)
-        up, families = 1, []
+        yield GaugeMetricFamily("deniable_backlog_limit_batches", limit, value=self._known.settings.max_backlog)
+        refusing, families = set[str](), []
         try:
-            families = [*self._memory(), *self._state()]
-        except StoreError:
-            up = 0
-        yield GaugeMetricFamily("deniable_store_up", "1 if the store answers, else 0", value=up)
-        yield from families
+            refusing = set(self._known.refusals().values())
+            if _AWAY not in refusing:  # nobody waits for it again
+                families = [*self._memory(), *self._state()]
+        except StoreError as error:
+            refusing.add(reason(error))
+        up = GaugeMetricFamily("deniable_store_up", "1 if the store can be read, else 0", value=bool(families))
+        refuses = GaugeMetricFamily(
+            "deniable_store_refuses", "1 if the store refuses writes for this reason, else 0", labels=["reason"]
+        )
+        for each in REASONS:
+            refuses.add_metric([each], each in refusing)
+        yield from (up, refuses, *families)
 
     def _memory(self) -> list[GaugeMetricFamily]:
-        fullest = room.fullest(self._client)
+        fullest = room.fullest(self._known.client)
         if fullest is None:
             return []
         used, most = fullest
@@ -77,10 +81,11 @@ class Gauges(Collector):
         dead = family("dead_letters", "Batches that were put aside because they cannot be counted")
         workers = family("workers", "Workers that live")
         held = family("held_up", "1 if this fault holds counting up, else 0", "fault")
+        agrees = family("registry_agrees", "1 if all processes have loaded the registry as its file is, else 0")
         alarms = family("alarms", "Alarms about made-up reports that stand")
         raised = family("alarm_raised_timestamp_seconds", "Hour in which the latest of them was raised; 0 for none")
         deadline = monotonic() + _SECONDS
-        for app in self._apps.values():
+        for app in self._known.apps.values():
             if monotonic() > deadline:
                 raise StoreError("the store is too slow to be asked about all apps")
             state, labels = health.read(app.store), [app.name]
@@ -92,6 +97,8 @@ class Gauges(Collector):
                 held.add_metric([*labels, fault], fault in state.held_up)
             if state.lag is not None:
                 lag.add_metric(labels, state.lag)
+            if (agreeing := _agrees(app)) is not None:
+                agrees.add_metric(labels, agreeing)
             if self._looks:
                 from deniable_aggregator.alarms import watcher  # noqa: PLC0415 - servers for uploads may lack scipy
 
@@ -99,4 +106,12 @@ class Gauges(Collector):
                 since = [alarm.since for standing in watcher.alarms(app.store, definitions).values() for alarm in standing]
                 alarms.add_metric(labels, len(since))
                 raised.add_metric(labels, max(since, default=0))
-        return [backlog, pending, lag, dead, workers, held, *([alarms, raised] if self._looks else [])]
+        return [backlog, pending, lag, dead, workers, held, agrees, *([alarms, raised] if self._looks else [])]
+
+
+def _agrees(app: App) -> bool | None:
+    """Return whether all processes have loaded the registry as its file is; None if the store's user may not ask."""
+    try:
+        return not Agreement.of(app.store, app.source).differing
+    except CommandForbidden:
+        return None

@@ -1,13 +1,16 @@
-"""Processes that use one store at once: the audit log, the budgets of analysts, and connections after a fork."""
+"""Processes that use one store at once: the audit log, the budgets of analysts, connections after a fork, and outages."""
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 import pytest
+import redis
 
 from deniable.limits.allowance import MICRO
 from deniable.registry.tables import Analysts
@@ -15,7 +18,8 @@ from deniable_aggregator.audit.entry import intact_entry
 from deniable_aggregator.audit.files import files, rotate, verify
 from deniable_aggregator.audit.log import AuditLog, Rotated
 from deniable_aggregator.questions.budgets import Budgets
-from deniable_aggregator.store import Store, Upload, connect
+from deniable_aggregator.store import Store, Upload, connect, outage
+from deniable_aggregator.store.outage import Outage
 
 APPENDING = """
 import sys
@@ -167,3 +171,31 @@ def test_a_fork_asks_on_connections_of_its_own(store_url, real_redis):  # noqa: 
         assert append(stores[0]) == "duplicate"
         assert os.waitpid(child, 0)[1] == 0
         assert append(stores[1]) == "duplicate"
+
+
+def test_processes_of_a_server_speak_as_one(monkeypatch, tmp_path):
+    """Of those that were forked from one that shares, one says each line; a later one of them says that it is over."""
+    monkeypatch.setattr(outage, "_CALM_SECONDS", 0)
+    outage.share()
+    logged = tmp_path / "log"
+
+    def live():
+        log = logging.getLogger("deniable.server")
+        log.handlers = [logging.FileHandler(logged)]
+        mine = Outage(role="server")
+        mine.failed("", redis.ConnectionError())
+        return mine
+
+    def end():
+        live().passed("")
+
+    for task in (live, live, end, end):
+        child = os.fork()
+        if not child:
+            with suppress(BaseException):
+                task()
+            os._exit(0)
+        os.waitpid(child, 0)
+    outage.unshare()
+    lines = logged.read_text("utf-8").splitlines()
+    assert [line[:20] for line in lines] == ["the store cannot be ", "the store can be use"] * 2

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 import redis
 
 from deniable.errors import ConfigurationError
-from deniable_aggregator.store.errors import PromiseBroken
+from deniable_aggregator.store.errors import PromiseBroken, StoreLoading
 from deniable_aggregator.store.server import about
 from deniable_aggregator.store.server.replicas import NUMBER, TIMEOUT, Replicas
 from deniable_aggregator.store.server.servers import primaries
@@ -53,7 +53,6 @@ class Durability:
         self.replicas = Replicas(replicas, timeout) if name == "replicated" else None
         """Those that must have an upload before it is answered."""
         self._good_until: dict[redis.Redis, float] = {}  # by server
-        self._holds = True
 
     def ensure(
         self,
@@ -65,10 +64,7 @@ class Durability:
         try:
             self.check(client)
         except ConfigurationError as error:
-            if self._holds:  # this is logged once, and not at every upload
-                log.error("uploads are refused: %s", error)  # noqa: TRY400 - the message is complete
-            self._holds = False
-            raise PromiseBroken("the store does not keep the promised durability") from None
+            raise PromiseBroken(str(error)) from None
 
     def check(
         self,
@@ -86,7 +82,6 @@ class Durability:
         unknown = unseen(seen)
         if unknown:
             _warn(", ".join(unknown), self.name)
-        self._holds = True
         self._good_until[server] = time.monotonic() + _SECONDS
 
     def broken(self, seen: Mapping[str, str]) -> str | None:
@@ -126,7 +121,10 @@ def unseen(seen: Mapping[str, str]) -> list[str]:
 def read(
     client: redis.Redis,  # a server of the store
 ) -> dict[str, str]:
-    """Read a server's settings: by CONFIG, or most of them by INFO; none if neither is allowed."""
+    """Read a server's settings: by CONFIG, or most of them by INFO; none if neither is allowed.
+
+    StoreLoading as long as it reads its file.
+    """
     try:
         return about.settings(client, *_ASKED)
     except redis.ResponseError:  # not allowed, or renamed
@@ -136,6 +134,8 @@ def read(
         info = client.info("memory") | client.info("persistence")
     except redis.ResponseError:
         return settings
+    if info.get("loading"):  # it says meanwhile that it has no append-only file
+        raise StoreLoading("LOADING")
     if "maxmemory_policy" in info:
         settings["maxmemory-policy"] = str(info["maxmemory_policy"])
     if "aof_enabled" in info:

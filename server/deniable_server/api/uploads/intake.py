@@ -6,7 +6,6 @@ be done about one that is refused. `deniable_server.api.uploads.door` does it fo
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from contextlib import suppress
 from hashlib import sha256
@@ -18,7 +17,7 @@ from werkzeug.wsgi import get_content_length, get_input_stream
 from deniable import upload_rules
 from deniable.upload_rules import Refused
 from deniable_aggregator.process import logs
-from deniable_aggregator.store.errors import NoRoom, StoreError, StoreFull, cause
+from deniable_aggregator.store.errors import NoRoom, StoreError, StoreFull
 from deniable_aggregator.store.uploads import latest_reports, refused_reports
 from deniable_aggregator.store.uploads.partition import Upload
 from deniable_aggregator.store.uploads.refused_reports import Refused as Refused_
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from deniable_server.http.visit import Visit
     from deniable_server.service import App, Service
     from deniable_server.settings import Settings
-
-log = logging.getLogger("deniable.server")
 
 _MOST_PAID = 100_000
 _SMALL = 1 << 16  # bytes of a body that is checked within a millisecond
@@ -81,7 +78,7 @@ def take(known: Service, visit: Visit) -> dict[str, Any]:
         known.limits.take(limits)
         remembered = app.store.recall(key, known.settings.idempotency_ttl)  # it may have been accepted while its period was open
         if remembered is None:
-            _note(app, visit)
+            _note(known, app, visit)
             raise
         return _repeated(visit, remembered, key, body, refusal.extra)
     upload = Prepared(app, key, body, checked, limits, _volumes(known, visit, app, key, checked))
@@ -112,8 +109,9 @@ def prepare(known: Service, visit: Visit) -> Prepared | None:
 def settle(known: Service, visit: Visit, upload: Prepared, appended: Appended) -> dict[str, Any]:
     """Return the answer to the device after the store's; raise Refused if the upload was not appended."""
     if appended.outcome == "appended":
+        known.took_upload()
         _note_paid(upload.app, upload.batch.growth)
-        _note(upload.app, visit)
+        _note(known, upload.app, visit)
         return _answer(visit, upload.batch.answer, duplicate=False)
     if appended.excess:
         raise known.limits.problem([*upload.limits, *upload.volumes], appended.excess)
@@ -151,14 +149,14 @@ def _note_paid(app: App, growth: dict[bytes, int]) -> None:
     app.paid.update(growth)
 
 
-def _note(app: App, visit: Visit) -> None:
+def _note(known: Service, app: App, visit: Visit) -> None:
     """Count the refused reports of an upload for the owner, and keep the last reports of a trial. No error fails the upload."""
     try:
         if visit.upload.refused:
             refused_reports.add(app.store, _refused(app, visit))
         latest_reports.add(app.store, visit.upload.latest)
     except StoreError as error:
-        log.warning("refused reports could not be counted (%s)", cause(error))
+        known.outage.failed("", error)
 
 
 def _refused(app: App, visit: Visit) -> Counter[Refused_]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _NONE = "no difference beyond chance"
 _MOST_ARMS = 8  # of a metric
+_MOST_NAMED = 3  # values that differ
 _MOST_PAIRS = 3  # that are offered where two sides cannot be compared
 
 
@@ -159,7 +160,7 @@ def view(
     if comparison.kind == "periods":
         a, b = (figures.moment(name, length) for name in sides)
     else:
-        a, b = map(figures.segment, sides)
+        a, b = map(figures.group, sides)
     rows = comparison.differences
     reach = max((abs(distance(end, comparison.scale)) for row in rows for end in row.simultaneous), default=0.0) or 1.0
     if comparison.scale == "linear" and not comparison.unit and _is_of_shares(comparison):
@@ -189,22 +190,31 @@ def _sentence(comparison: Comparison, a: str, b: str) -> str:
     rows = [row for row in comparison.differences if row.value is not False]  # the share of no mirrors that of yes
     if not rows:
         return f"{a} and {b} cannot be compared: {comparison.reason}."
-    moved = [row for row in rows if row.differs]
+    moved = sorted((row for row in rows if row.differs), key=lambda row: -abs(distance(row.difference, scale)))
     if not moved:
         return f"No difference beyond chance between {a} and {b}."
-    most = max(moved, key=lambda row: abs(distance(row.difference, scale)))
-    up, of_shares = distance(most.difference, scale) > 0, _is_of_shares(comparison)
-    first, second, by = (
-        _estimate(most.first, most, comparison),
-        _estimate(most.second, most, comparison),
-        _measure(most, comparison).size(most.simultaneous, most.interval),
+    most, *others = (_how(row, comparison) for row in moved[:_MOST_NAMED])
+    more = len(moved) - _MOST_NAMED
+    count = [f"{more} more {'differs' if more == 1 else 'differ'}"] if more > 0 else []
+    first, second = (_estimate(each, moved[0], comparison) for each in (moved[0].first, moved[0].second))
+    where = (
+        f"from {a} to {b}: {first} before, {second} after"
+        if comparison.kind == "periods"
+        else f"with {b} than with {a}: {second} against {first}"
     )
-    subject = figures.quoted(most.label) if of_shares else f"The {_name(most)}"
-    others = f" {len(moved) - 1} more {'differs' if len(moved) == 2 else 'differ'}." if len(moved) > 1 else ""  # noqa: PLR2004
-    if comparison.kind == "periods":
-        return f"{subject} {'rose' if up else 'fell'} from {first} in {a} to {second} in {b}, by {by}.{others}"
-    how = ("more" if up else "less") + " frequent" if of_shares else "higher" if up else "lower"
-    return f"{subject} is {how} in {b} than in {a}: {second} against {first}, by {by}.{others}"
+    return " ".join(f"{figures.beginning(each)}." for each in (f"{most[0]} {where}, {most[1]}", *map(" ".join, others), *count))
+
+
+def _how(row: ValueDiffering, comparison: Comparison) -> tuple[str, str]:
+    """Say of one value in which direction it differs, and by how much."""
+    up, of_shares = distance(row.difference, comparison.scale) > 0, _is_of_shares(comparison)
+    subject = figures.quoted(row.label) if of_shares else f"the {_name(row)}"
+    verb = (
+        ("rose" if up else "fell")
+        if comparison.kind == "periods"
+        else f"is {('more' if up else 'less') + ' frequent' if of_shares else 'higher' if up else 'lower'}"
+    )
+    return f"{subject} {verb}", f"by {_measure(row, comparison).size(row.simultaneous, is_rise=up)}"
 
 
 def _arm_sentence(comparison: Comparison, length: str) -> str:

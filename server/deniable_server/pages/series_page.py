@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import expm1, isnan
+from math import isnan
 from typing import TYPE_CHECKING
 
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
-from deniable_aggregator.answer.figures import distance, moment
-from deniable_aggregator.answer.over_time.sentence import NAMES, measure_of
+from deniable_aggregator.answer.figures import moment
+from deniable_aggregator.answer.over_time.sentence import NAMES, measure_of, trend_in_words
 from deniable_server.pages.parts import timeline
 from deniable_server.pages.parts.timeline import Pin
 
@@ -85,7 +85,7 @@ def view(
     own = {line.label: line for line in series.lines}
     return SeriesView(
         sentence=series.says,
-        trend=_trend(series),
+        trend=trend_in_words(series),
         pictures=tuple(
             timeline.picture(
                 line,
@@ -161,28 +161,6 @@ def _latest(line: Line) -> float:
 # Words
 
 
-def _trend(series: Series) -> str:
-    """Say of the straight lines which is steepest, if any rises or falls beyond chance."""
-    trends = [(line, line.trend) for line in series.lines if line.trend and line.value is not False]
-    if not trends:
-        return ""
-    is_log = series.scale == "log"
-    since, last = (moment(name, series.period_length) for name in (trends[0][1].since, trends[0][1].last))
-    steep = [pair for pair in trends if pair[1].simultaneous[0] > is_log or pair[1].simultaneous[1] < is_log]
-    if not steep:
-        return f"No trend beyond chance from {since} to {last}."
-    line, trend = max(steep, key=lambda pair: abs(distance(pair[1].slope, series.scale)))
-    ends = [distance(end, series.scale) for end in trend.simultaneous]
-    low, high = sorted(map(abs, ends))
-    measure = measure_of(line, series)
-    by = f"{100 * expm1(low):.2g} to {100 * expm1(high):.2g}%" if is_log else measure.difference((low, high), (low, high))
-    subject = figures.quoted(line.label) if measure.is_share else f"the {NAMES[line.kind].lower()}"
-    others = f" {len(steep) - 1} more {'has' if len(steep) == 2 else 'have'} a trend." if len(steep) > 1 else ""  # noqa: PLR2004
-    verb = "rose" if ends[0] > 0 else "fell"
-    interval = figures.interval(series.level, together=len(trends) > 1)
-    return f"On average {subject} {verb} by {by} a {series.period_length} ({interval}) from {since} to {last}.{others}"
-
-
 def _shift(line: Line, shift: Shift, series: Series) -> tuple[str, str, str]:
     """Say of a shift when it began, what it is, and what else is to be known."""
     begins, seen = (moment(name, series.period_length) for name in (shift.begins, shift.seen))
@@ -195,15 +173,10 @@ def _shift(line: Line, shift: Shift, series: Series) -> tuple[str, str, str]:
 
 def _by(line: Line, shift: Shift, series: Series, *, sign: bool = False) -> str:
     """Write the size of a shift: without a sign, or in few letters with one."""
-    ends = shift.interval
-    if series.scale == "log":
-        return measure_of(line, series).difference(ends, ends)
-    low, high = ends if shift.size > 0 else (-ends[1], -ends[0])
-    words = measure_of(line, series).difference((low, high), shift.interval)
-    if not sign:
-        return words
-    mark = "+" if shift.size > 0 else figures.MINUS
-    return f"{mark}{words.removesuffix(' points').replace(' to ', f' to {mark}')}"
+    measure = measure_of(line, series)
+    if sign:
+        return measure.signed(shift.interval).removesuffix(" points")
+    return measure.size(shift.interval, is_rise=shift.direction == "rose")
 
 
 def _between(line: Line, series: Series) -> str:

@@ -175,9 +175,7 @@ class _Writer:
             state, words = "few", _FEW
         error = figures.stderr(interval)
         between = (
-            figures.share_range(metric_page.possible(interval), error)
-            if self.measure.is_share
-            else self.measure.difference(interval, interval)
+            figures.share_range(metric_page.possible(interval), error) if self.measure.is_share else self.measure.ends(interval)
         )
         return SegmentRow(
             name,
@@ -198,31 +196,16 @@ class _Writer:
         difference, p_value = answered.get("difference"), answered.get("p_holm")
         if difference is None or p_value is None or not isfinite(difference):
             return "few", str(answered.get("reason") or "not compared")
-        ends = (answered["diff_low"], answered["diff_high"])
-        between = _signed(ends, self.measure)
+        between = self.measure.signed((answered["diff_low_all"], answered["diff_high_all"]))
         if p_value > self.alpha:
             return "alike", f"cannot be told apart ({between})"
         is_more = figures.distance(difference, self.measure.scale) > 0
         return ("more", f"higher ({between})") if is_more else ("less", f"lower ({between})")
 
 
-_NUMBERS = ("n", "estimate", "low", "high", "difference", "diff_low", "diff_high", "p_holm")
+_NUMBERS = ("n", "estimate", "low", "high", "difference", "diff_low_all", "diff_high_all", "p_holm")
 _NONE = "\N{EN DASH}"
 _FEW = "too few reports to say"
-
-
-def _signed(ends: tuple[float, float], measure: Measure) -> str:
-    if measure.scale == "log":
-        return f"{ends[0]:.3g} to {ends[1]:.3g} times"
-    texts = []
-    for end in ends:
-        text = (
-            figures.percent(end, max(figures.share_digits(figures.stderr(ends)) - 1, 0), "")
-            if measure.is_share
-            else figures.number(end, ends)
-        )
-        texts.append(text if text.startswith(figures.MINUS) else f"+{text}")
-    return f"{texts[0]} to {texts[1]}{'' if measure.is_share else f' {measure.unit}'.rstrip()}"
 
 
 def _mean_name(scale: str) -> str:

@@ -75,7 +75,7 @@ class Measure(NamedTuple):
         if self.scale == "log":
             return f"{exp(ends[0]):.3g}", f"{exp(ends[1]):.3g}"
         factor, unit = (100, " points") if self.is_share else (1, f"{_THIN}{self.unit}" if self.unit else "")
-        low, high = (factor * end for end in ends)
+        low, high = (factor * float(end) for end in ends)
         digits = 1 - floor(log10((high - low) / (4 if self.is_share else 2))) if high > low else 2
         digits = max(digits - 1 if self.is_share else digits, 0)
         if not self.is_share and low.is_integer() and high.is_integer():

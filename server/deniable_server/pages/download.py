@@ -102,7 +102,7 @@ def of_segments(measured: Measurement, table: SegmentTable | None) -> str:
 
 
 def of_rows(rows: Sequence[Row]) -> str:
-    """Write the list of metrics: a line for each, with its last period, and the change and the trend that are surest."""
+    """Write the list of metrics: a line for each, with its last period, and its change and its trend."""
     return _file(_OVERVIEW, map(_row, rows))
 
 
@@ -115,7 +115,8 @@ def _move(row: Row, *, is_trend: bool) -> tuple[Cell, ...]:
     moves = [move for move in row.tests if move.is_trend == is_trend and not isnan(move.p_holm)]
     if not moves:
         return ("",) * len(_TRENDS)
-    move = min(moves, key=lambda each: each.found.p_value)
+    shown = (move for move in row.moves if move.is_trend == is_trend)
+    move = next(shown, min(moves, key=lambda each: each.found.p_value))
     found = move.found
     size = found.slope if isinstance(found, Trend) else found.difference
     return move.line.label, found.since, found.last, size, *found.simultaneous, move.p_holm

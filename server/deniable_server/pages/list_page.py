@@ -40,7 +40,6 @@ _MOST_LABELS = 100  # answers of a metric among which words are looked for
 _MOST_NAMES = 2  # changes that the first sentence names
 _MOST_LETTERS = 8192  # of what is searched, that a page holds for its script
 _ALPHA = 0.05
-_NOTHING = 1e-9  # a share of it that takes nothing from any test
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +180,8 @@ def together(
     # By Holm's test, in which each metric has the same share of the 5%: one with many answers takes nothing from the others.
     p_values = [test.found.p_value for each in rows for test in each.tests]
     weights = [1 / len(each.tests) for each in rows for _ in each.tests]
-    adjusted = iter(holm_adjusted(np.array([*p_values, 1.0]), np.array([*weights, max(others, _NOTHING)])).tolist())
+    rest = [1.0] * others
+    adjusted = iter(holm_adjusted(np.array([*p_values, *rest]), np.array([*weights, *rest])).tolist())
     return [each.decided([next(adjusted) for _ in each.tests], _ALPHA) for each in rows]
 
 
@@ -197,7 +197,12 @@ def headline(rows: Sequence[Row]) -> dict[str, Any]:
     waiting = [each for each in rows if each.state == "unpublished"]
     if len(waiting) == len(rows):
         return {"says": "Nothing is shown yet", "changes": [], "waiting": ""}
-    says = f"{len(changed)} of {plural(len(rows), 'metric')} changed" if changed else "No trend and no change beyond chance"
+    trends = sum(each.moves[0].is_trend for each in changed)
+    counts = ((trends, "with a trend"), (len(changed) - trends, "since the period before"))
+    how = " and ".join(f"{count} {words}" for count, words in counts if count)
+    says = (
+        f"{len(changed)} of {plural(len(rows), 'metric')} changed: {how}" if changed else "No trend and no change beyond chance"
+    )
     more = f" And {plural(len(changed) - _MOST_NAMES, 'more metric')}." if len(changed) > _MOST_NAMES else ""
     waits = f"{plural(len(waiting), 'metric')} {'is' if len(waiting) == 1 else 'are'} not shown yet" if waiting else ""
     return {"says": says, "changes": changed[:_MOST_NAMES], "more": more, "waiting": waits}

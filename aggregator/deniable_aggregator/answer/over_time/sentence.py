@@ -114,8 +114,8 @@ def _all_found(
     found = sorted((pair for pair in pairs if pair[1].differs), key=lambda pair: -size(pair[1], series))
     first, *others = [words(*pair, series) for pair in found[:_MOST_NAMED]]
     more = len(found) - _MOST_NAMED
-    count = [f"{more} more {one or many if more == 1 else many}"] if more > 0 else []
-    return " ".join(f"{figures.beginning(each)}." for each in (f"{first}{when}", *others, *count))
+    count = f"{more} more {one or many if more == 1 else many}" if more > 0 else ""
+    return " ".join(f"{figures.beginning(each)}." for each in (f"{first}{when}", *others, count) if each)
 
 
 def _unmoved(pairs: Sequence[tuple[Line, Found]], series: Series) -> str:

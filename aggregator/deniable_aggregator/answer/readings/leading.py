@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.estimate import Estimate
 
 _MOST_NAMED = 4
+_MOST_LISTED = 3  # options of a set
 
 
 def leading(
@@ -39,7 +40,7 @@ def leading(
     # What a search tried and could not confirm is not an answer that anybody is known to have given.
     named = [rows[place] for place in tests.places.tolist() if rows[place].detected or not metric.discover]
     yes = next((row for row in rows if row.value is True), None)
-    says = _of_yes(yes) if yes else _of_many(metric, named, tests)
+    says = _of_yes(yes) if yes else _of_many(metric, rows, named, tests)
     return Leading(says, [row.value for row in named], count, of, tests.ahead)
 
 
@@ -54,20 +55,28 @@ def _of_yes(yes: ValueEstimate) -> str:
     return f"{figures.share(yes.frequency, yes.stderr)} answer {figures.quoted('yes')} ({_between([yes])})."
 
 
-def _of_many(metric: Metric, named: Sequence[ValueEstimate], tests: Leaders) -> str:
+def _of_many(metric: Metric, rows: Sequence[ValueEstimate], named: Sequence[ValueEstimate], tests: Leaders) -> str:
     noun = "option" if metric.kind.options else "answer"
     count, of = len(tests.places), len(tests.order)
     if of == 1:
         return f"{_share(named[0])} answer {figures.quoted(named[0].label)} ({_between(named)})."
     searched = " found" if metric.discover else ""
     if count == 1 and named:
-        return f"{figures.quoted(named[0].label)} is the most frequent {noun}{searched}: {_share(named[0])} ({_between(named)})."
+        first = f"{figures.quoted(named[0].label)} is the most frequent {noun}{searched}: {_share(named[0])} ({_between(named)})."
+        return " ".join([first, *_next(rows, tests)]) if metric.kind.options else first
     if count == of or count > _MOST_NAMED or count > len(named):
         those = f"all {count:,}" if count == of else f"{count:,} of {of:,}"
         return f"No clear leader: {those} {plural_noun(noun)}{searched} may be first."
     names = figures.listed([figures.quoted(row.label) for row in named])
     most = f"are the {count} most frequent {plural_noun(noun)}{searched}" if tests.ahead else "lead"
     return f"{names} {most}: {_between(named)} each. Which is first cannot be told."
+
+
+def _next(rows: Sequence[ValueEstimate], tests: Leaders) -> list[str]:
+    """Name the options after the first by their estimates. That they come in this order is not tested, and not said."""
+    others = [rows[place] for place in tests.order[1:_MOST_LISTED].tolist() if rows[place].detected]
+    listed = [f"{figures.quoted(row.label)} {_share(row)} ({_between([row])})" for row in others]
+    return [f"Next by estimate: {figures.listed(listed)}."] if listed else []
 
 
 def _share(row: ValueEstimate) -> str:

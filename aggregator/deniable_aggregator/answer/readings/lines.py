@@ -38,25 +38,25 @@ class LineDifferences:
     @cached_property
     def p_value(self) -> NDArray[np.float64]:
         """Of each line; nan where it is not compared."""
-        return self._joined(lambda part: part.p_value)
+        return self._joined([(at, part.p_value) for at, part in self.parts])
 
     @cached_property
     def estimates(self) -> NDArray[np.float64]:
         """Of each line; nan where it is not compared. On a logarithmic scale it is a ratio."""
-        return self._joined(lambda part: self._written(part.estimates))
+        return self._joined([(at, self._written(part.estimates)) for at, part in self.parts])
 
     def interval(self, level: float) -> Ends:
         """Compute the interval of each line alone."""
-        low, high = (self._joined(lambda part, end=end: self._written(part.interval(level)[end])) for end in (0, 1))
+        ends = [(at, part.interval(level)) for at, part in self.parts]
+        low, high = (self._joined([(at, self._written(each[end])) for at, each in ends]) for end in (0, 1))
         return low, high
 
     def _written(self, column: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.array([self.distance(each) for each in column.tolist()])
 
-    def _joined(self, of: Callable[[Differences], NDArray[np.float64]]) -> NDArray[np.float64]:
+    def _joined(self, columns: Sequence[tuple[int, NDArray[np.float64]]]) -> NDArray[np.float64]:
         column = np.full(self.lines, _UNKNOWN)
-        for at, part in self.parts:
-            own = of(part)
+        for at, own in columns:
             column[at : at + len(own)] = own
         return column
 

@@ -58,7 +58,7 @@ def written(query: Query, groups: Sequence[Group]) -> Iterator[dict[str, Cell]]:
     # Over all pages, so that the intervals of a row do not depend on which page it is on.
     together = 1 - (1 - query.level) / max(number, 1)
     p_values = np.concatenate([np.zeros(0), *map(_tests, groups)])
-    adjusted, compared = holm_adjusted(p_values), 1 - (1 - query.level) / max(np.count_nonzero(~np.isnan(p_values)), 1)
+    adjusted, compared = holm_adjusted(p_values), 1 - (1 - query.level) / max(int(np.count_nonzero(~np.isnan(p_values))), 1)
     begin, tested, page = 0, 0, query.pagination or Page()
     for group in groups:
         tests = len(_tests(group))

@@ -84,7 +84,7 @@ class Move(NamedTuple):
     def between(self) -> str:
         """From when to when, and what it is."""
         between = figures.brief_range(self.found.since, self.found.last, self.series.period_length)
-        return f"on average, {between}" if self.is_trend else f"since the period before, {between}"
+        return between if self.is_trend else f"since the period before, {between}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +237,8 @@ def _ends(expires: date | None, today: date) -> str:
 
 
 def _tests(series: Series) -> tuple[Move, ...]:
-    pairs = [*sentence.trends_of(series), *sentence.changes_of(series)]
-    return tuple(Move(series, line, found) for line, found in pairs)
+    trends = [Move(series, line, trend) for line, trend in sentence.trends_of(series)]
+    return *trends, *(Move(series, line, change) for line, change in sentence.changes_of(series))
 
 
 def _spark(app: AppMetrics, measured: Latest, series: Series | None, move: Move | None) -> Spark | None:
@@ -254,7 +254,7 @@ def _spark(app: AppMetrics, measured: Latest, series: Series | None, move: Move 
         usual = reversed([line for line in lines if line is lines[0] or line.label == "median"])
         for line in [move.line] if move else usual:
             known = [point for point in line.points if point and not isnan(point.estimate)]
-            small = spark.line(line, series.periods, f"{line.label}, {over}", change=at)
+            small = spark.line(line, series.periods, over, change=at)
             if small and (move or len(known) > len(line.points) // 2):
                 return small
     if measured.number:

@@ -244,7 +244,7 @@ def test_each_value_is_in_the_table_and_the_most_frequent_are_drawn(client):
     assert heads == [*drawn, "tool 6", "tool 7"]
     month = figures.brief(f"{LAST:%Y-%m}", "month")
     assert re.search(rf'<bdi>tool 0</bdi> <b>[\d.]+%</b> <span class="when">{month}</span>', section)
-    assert "are drawn" not in page(client, "/m/theme?by=month").partition('class="part timeline"')[2].partition("</section>")[0]
+    assert "3 are drawn" not in page(client, "/m/theme?by=month").partition('class="part timeline"')[2].partition("</section>")[0]
 
 
 def test_the_file_has_all_pictures(client):

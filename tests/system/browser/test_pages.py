@@ -229,7 +229,7 @@ def test_search(windows, reader):
     visitor.page.wait_for_url("**/m/session.length")
 
 
-def test_metrics_are_found_while_somebody_types(windows, reader):
+def test_metrics_are_found_while_somebody_types(windows, reader, address):
     """Cards without these words go, in any order of them; without words all are there. The server is not asked."""
     visitor = windows(reader)
     visitor.go("/")
@@ -246,7 +246,7 @@ def test_metrics_are_found_while_somebody_types(windows, reader):
     for words in ("logo", "median", "settings"):  # an answer, and what stands in a row, but is not searched
         box.fill(words)
         typed = cards.all_inner_texts()
-        assert typed == re.findall(r'<h3><a href="/m/([^"]+)"', visitor.page.request.get(f"/?q={words}").text())
+        assert typed == re.findall(r'<h3><a href="/m/([^"]+)"', visitor.page.request.get(f"{address}/?q={words}").text())
         assert (typed == ["way.home"]) == (words == "logo")
     box.fill("")
     assert cards.all_inner_texts() == every
@@ -273,7 +273,7 @@ def test_values_over_time_by_pointer_and_by_key(windows, reader, axe):
     box = picture.bounding_box()
     for place in (0.5, 3.5, 10.5):  # of eleven weeks
         visitor.page.mouse.move(box["x"] + box["width"] * place / 11 + 2, box["y"] + 5)
-        assert re.fullmatch(r"week \d+ of \d{4}: \d\S*% \(\S+ to \S+%?\)", caption.inner_text())
+        assert re.fullmatch(r"week of \d+ \w+ \d{4}: \d\S*% \(\S+ to \S+%?\)", caption.inner_text())
         assert float(picture.locator("line.at").get_attribute("x1").removesuffix("%")) == pytest.approx(100 * place / 11)
     last = caption.inner_text()
     visitor.page.mouse.move(2, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -26,6 +27,8 @@ RULES = [
     # values in prose
     (figures.quoted, ("once",), "“once”"),
     (figures.segment, ("airport=EWR,carrier=9E",), "airport = EWR, carrier = 9E"),
+    (figures.group, ("airport=EWR",), "airport EWR"),
+    (figures.group, ("airport=EWR,carrier=9E",), "airport EWR and carrier 9E"),
     (figures.listed, ([],), ""),
     (figures.listed, (["a"],), "a"),
     (figures.listed, (["a", "b"],), "a and b"),
@@ -35,10 +38,21 @@ RULES = [
     (figures.share, (0.2112, 0.13), "21%"),
     (figures.share, (-0.0001, 0.01), "0.0%"),
     (figures.share_range, ((0.186, 0.238), 0.013), "18.6 to 23.8%"),
-    # sizes of differences, without a sign
-    (Measure(is_share=True).size, ((-0.076, -0.042), (-0.076, -0.042)), "4.20 to 7.60 points"),
-    (Measure(is_share=False, unit="ms").size, ((3, 5), (3, 5)), "3 to 5\u202fms"),
-    (Measure(is_share=False, scale="log").size, ((0.5, 0.8), (0.5, 0.8)), "a factor of 1.25 to 2"),
+    # sizes of differences, without a sign; where an interval holds no difference, only its far end is known
+    (partial(Measure(is_share=True).size, is_rise=False), ((-0.076, -0.042),), "4.2 to 7.6 points"),
+    (partial(Measure(is_share=True).size, is_rise=True), ((-0.001, 0.042),), "up to 4.2 points"),
+    (partial(Measure(is_share=True).size, is_rise=False), ((-0.06, 0.001),), "up to 6.0 points"),
+    (partial(Measure(is_share=False, unit="ms").size, is_rise=True), ((3, 5),), "3 to 5\u202fms"),
+    (partial(Measure(is_share=False, scale="log").size, is_rise=False), ((0.5, 0.8),), "a factor of 1.25 to 2"),
+    (partial(Measure(is_share=False, scale="log").size, is_rise=True), ((0.8, 1.5),), "a factor of up to 1.5"),
+    # intervals of differences with signs: an end that is not 0 is not written as 0, so that its side is seen
+    (Measure(is_share=True).signed, ((-0.0018, 0.0584),), "\N{MINUS SIGN}0.2 to +5.8 points"),
+    (Measure(is_share=True).signed, ((0.0004, 0.0584),), "+0.04 to +5.84 points"),
+    (Measure(is_share=True).signed, ((-0.08, -0.02),), "\N{MINUS SIGN}8 to \N{MINUS SIGN}2 points"),
+    (Measure(is_share=False, unit="km").signed, ((-0.004, 1.76),), "\N{MINUS SIGN}0.004 to +1.760\u202fkm"),
+    (Measure(is_share=False, scale="log").signed, ((0.94, 1.2),), "a factor of 0.94 to 1.2"),
+    # the largest of several, which is not rounded down
+    (Measure(is_share=True).most, (((-0.0446, 0.01), (-0.02, 0.02)),), "4.5 points"),
     # chance
     (figures.chance, (0.9,), "more than 1 in 2"),
     (figures.chance, (0.5,), "1 in 2"),
@@ -53,6 +67,13 @@ RULES = [
     (figures.moments, ("2026-09", "2026-10", "month"), "September to October 2026"),
     (figures.moments, ("2025-12", "2026-01", "month"), "December 2025 to January 2026"),
     (figures.moments, ("2026-11-08", "2026-11-15", "day"), "8 November to 15 November 2026"),
+    (figures.moments, ("2026-W46", "2026-W47", "week"), "the week of 9 November to that of 16 November 2026"),
+    (figures.moments, ("2026-W53", "2027-W01", "week"), "the week of 28 December 2026 to that of 4 January 2027"),
+    (figures.moment, ("2026-W01", "week"), "the week of 29 December 2025"),
+    (figures.brief, ("2026-W47", "week"), "week of 16 Nov 2026"),
+    (figures.brief_range, ("2026-W46", "2026-W47", "week"), "weeks of 9 to 16 Nov 2026"),
+    (figures.brief_range, ("2026-W31", "2026-W47", "week"), "weeks of 27 Jul to 16 Nov 2026"),
+    (figures.brief_range, ("2026-11-08T10", "2026-11-08T12", "hour"), "8 Nov 2026, 10:00 to 12:00"),
     (figures.within, ("These reports detect no answer.",), "these reports detect no answer."),
     (figures.within, ("“No” leads.",), "“No” leads."),
 ]
@@ -79,7 +100,23 @@ UNSEEN = [row("a", 0.2), row("b", 0.19, detected=False), row("c", 0.1)]
 YES_AND_NO = [row(label=False, share=0.8), row(label=True, share=0.2)]
 HEADLINES = [
     (FOUR, [0], True, metric(), "“EV” is the most frequent answer: 17.00% (16.00 to 18.00%)."),
-    (FOUR, [0], True, metric("set"), "“EV” is the most frequent option: 17.00% (16.00 to 18.00%)."),
+    (
+        FOUR,
+        [0],
+        True,
+        metric("set"),
+        (
+            "“EV” is the most frequent option: 17.00% (16.00 to 18.00%). "
+            "Next by estimate: “UA” 16.80% (15.80 to 17.80%) and “B6” 16.60% (15.60 to 17.60%)."
+        ),
+    ),
+    (
+        UNSEEN,
+        [0],
+        True,
+        metric("set"),
+        "“a” is the most frequent option: 20.00% (19.00 to 21.00%). Next by estimate: “c” 10.00% (9.00 to 11.00%).",
+    ),
     (
         FOUR,
         [0, 1],
@@ -131,10 +168,28 @@ def test_what_is_said_where_nothing_is_detected(monkeypatch, limit, text):
 @pytest.mark.parametrize(
     ("differs", "ends", "text"),
     [
-        ((True,), (0.042, 0.076), "“a” rose by 4.20 to 7.60 points, September to October 2026."),
-        ((True,), (-0.076, -0.042), "“a” fell by 4.20 to 7.60 points, September to October 2026."),
-        ((True, True), (0.042, 0.076), "“a” rose by 4.20 to 7.60 points, September to October 2026. 1 other value changed, too."),
-        ((False,), (-0.01, 0.03), "No change beyond chance since September 2026."),
+        ((True,), (0.042, 0.076), "“a” rose by 4.2 to 7.6 points, from September to October 2026."),
+        ((True,), (-0.076, -0.042), "“a” fell by 4.2 to 7.6 points, from September to October 2026."),
+        ((True,), (-0.001, 0.076), "“a” rose by up to 7.6 points, from September to October 2026."),  # Holm's test finds it
+        (
+            (True, True),
+            (0.042, 0.076),
+            "“a” rose by 4.2 to 7.6 points, from September to October 2026. “b” rose by 4.2 to 7.6 points.",
+        ),
+        (
+            (True,) * 5,
+            (0.042, 0.076),
+            (
+                "“a” rose by 4.2 to 7.6 points, from September to October 2026. “b” rose by 4.2 to 7.6 points. "
+                "“c” rose by 4.2 to 7.6 points. 2 more changed."
+            ),
+        ),
+        ((False,), (-0.01, 0.03), "No change beyond chance from September to October 2026: \N{MINUS SIGN}1 to +3 points."),
+        (
+            (False, False),
+            (-0.01, 0.03),
+            "No change beyond chance from September to October 2026: no answer rose or fell by more than 3.0 points.",
+        ),
     ],
 )
 def test_what_is_said_of_changes(differs, ends, text):
@@ -144,6 +199,6 @@ def test_what_is_said_of_changes(differs, ends, text):
         size = sum(ends) / 2 / (at + 1)
         fields = dict.fromkeys(Differing.__struct_fields__, 0.0) | {"difference": size, "interval": ends, "simultaneous": ends}
         change = PeriodChange(**(fields | {"differs": moved}), since="2026-09", last="2026-10")
-        lines.append(Line("share", "ab"[at], "ab"[at], [], change, None))
+        lines.append(Line("share", "abcde"[at], "abcde"[at], [], change, None))
     fields = dict.fromkeys(Series.__struct_fields__) | {"period_length": "month", "unit": "", "scale": "linear"}
     assert change_in_words(Series(**(fields | {"lines": lines, "periods": []}))) == text

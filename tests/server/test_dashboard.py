@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from html.parser import HTMLParser
 from io import StringIO
@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from fillings import once
 from registries import metric_toml, registry_toml
+from tallies import of_places
 
 from deniable.wire.report import Stratum
 from deniable_aggregator.answer import figures
@@ -215,12 +216,12 @@ def test_the_list_describes_every_metric(app, client):
     row = html.partition('href="/m/ui.choice"')[2].partition("</li>")[0]
     assert "<b>1,501</b>to 21 Nov 2026" in row
     assert re.search(r"most frequent: [\d.]+% \([\d.]+ to 100.0%\), 21 Nov 2026", row)
-    assert '<span class="owner" hidden>design@shop.example</span>' in row
     assert "Collection ended on 1 Jan 2001" in html
     assert "<dt>Published</dt><dd>26 Nov 2026, 11:00 UTC</dd>" in html
     text = client.get("/m/usage.hour").get_data(as_text=True)
     assert '<time datetime="2026-11-26T11:00:00+00:00">26 Nov 2026, in the hour from 11:00 UTC</time>' in text
-    assert re.search(r'role="img" aria-label="5 values; the largest is', row)
+    assert re.search(r'role="img" aria-label="24 values; the largest is', html)
+    assert re.search(r'data-text="ui.choice which &lt;b&gt;one&lt;/b&gt; &amp; why design@shop.example plain &lt;script', html)
     assert "Nothing is published yet" not in html
 
 
@@ -238,9 +239,12 @@ def test_metrics_stand_by_what_happened(app, client):
         for part in html.split('class="group" aria-labelledby="')[1:]
     }
     assert by_group == {"changed": ["ui.dark"], "unpublished": ["ui.choice"], "steady": ["usage.hour"], "single": ["wide"]}
-    assert '<p class="headline">1 of 4 metrics changed</p>' in html
+    assert '<p class="headline">1 of 4 metrics changed: 1 since the period before</p>' in html
     assert "1 metric is not shown yet" in html
-    assert re.search(r'<span class="up">▲ rose [\d.]+ to [\d.]+ points</span><br>14 to 21 Nov 2026', html)
+    words = re.search(r'<span class="up">▲ (.* points)</span> since the period before, 14 to 21 Nov 2026', html)[1]
+    assert f"{words}, from 14 November to 21 November 2026." in client.get("/m/ui.dark").get_data(as_text=True)
+    assert f"<b>ui.dark</b>: {words}, since the period before, 14 to 21 Nov 2026." in html
+    assert "No change beyond chance since the period before, 14 to 21 Nov 2026" in html
     for state, ids in by_group.items():
         assert re.findall(r'<h3><a href="/m/([^"]+)"', client.get(f"/?state={state}").get_data(as_text=True)) == ids
     rows, name = table(client, "/overview.csv")
@@ -251,7 +255,9 @@ def test_metrics_stand_by_what_happened(app, client):
     dark = next(row for row in rows if row["metric"] == "ui.dark")
     assert float(dark["estimate"]) == line["points"][-1]["estimate"]
     assert float(dark["difference"]) == line["change"]["difference"]
-    assert float(dark["p_holm"]) == line["change"]["p_value"]
+    assert [float(dark[name]) for name in ("diff_low_all", "diff_high_all")] == line["change"]["simultaneous"]
+    assert float(dark["p_holm"]) == pytest.approx(2 * line["change"]["p_value"])  # of two metrics with tests
+    assert dark["trend"] == ""
     assert [row["metric"] for row in table(client, "/overview.csv?state=changed&type=boolean")[0]] == ["ui.dark"]
 
 
@@ -264,18 +270,85 @@ def test_a_row_is_made_again_when_something_is_published(app, client):
     assert "to 22 Nov 2026" in client.get("/?q=usage").get_data(as_text=True)
 
 
-def test_many_changes_are_tested_together():
-    """Of more than twenty metrics a change counts only if it is one over all of them; of fewer each is tested by itself."""
-    changes = [SimpleNamespace(p_value=0.03)] * 20 + [SimpleNamespace(p_value=0.0001)]
+def test_a_trend_counts_as_a_change(app, client):
+    """A metric that changes slowly is among those that changed, though nothing shows between two periods."""
+    for day in range(1, 22):
+        fill(app, "ui.dark", [700 - 3 * day, 300 + 3 * day], f"2026-11-{day:02}")
+        fill(app, "usage.hour", [50 + (3 * hour + 5 * day) % 7 for hour in range(24)], f"2026-11-{day:02}")
+    publish(app)
+    html = client.get("/").get_data(as_text=True)
+    assert '<p class="headline">1 of 4 metrics changed: 1 with a trend</p>' in html
+    words = re.search(r'<span class="up">▲ (“yes” rose by [\d.]+ to [\d.]+ points a day, in all \d+ to \d+ points)</span>', html)[
+        1
+    ]
+    page = client.get("/m/ui.dark").get_data(as_text=True)
+    assert f"On average {words}, from 1 November to 21 November 2026 (95% interval)." in page
+    assert "No change beyond chance from 14 November to 21 November 2026: " in page
+    assert 'class="flag"' not in html  # nothing happened at one time
+    assert "No trend beyond chance 1 to 21 Nov 2026. No change since the period before." in html
+    rows, _ = table(client, "/overview.csv")
+    (dark,) = [row for row in rows if row["metric"] == "ui.dark"]
+    assert (dark["state"], dark["trend_value"], float(dark["trend_p_holm"]) < 0.05) == ("changed", "yes", True)
+    assert float(dark["p_holm"]) > 0.05
+    series = client.get("/api/v1/metrics/ui.dark/series", headers={"Authorization": f"Bearer {READ_KEY}"}).get_json()
+    (yes,) = [line for line in series["lines"] if line["value"] is True]
+    assert [float(dark[name]) for name in ("trend_low_all", "trend_high_all")] == yes["trend"]["simultaneous"]
+    # What was found does not depend on what is searched for.
+    assert "1 metric found" in client.get("/?q=dark").get_data(as_text=True)
+    assert table(client, "/overview.csv?q=dark")[0] == [dark]
 
-    @dataclass
-    class Row:
-        change: Any
-        state: str = "changed"
 
-    listed = [Row(change) for change in changes]
-    assert list_page.together(listed[:20]) == listed[:20]
-    assert [each.state for each in list_page.together(listed)] == ["steady"] * 20 + ["changed"]
+def test_the_picture_in_the_list_is_what_the_sentence_is_about(numbers):
+    """Where the mean changed most the mean is drawn, though the median stands for the metric."""
+    mechanism = numbers.extensions["deniable"].apps["shop"].highest["startup"].mechanism
+    for day, place in (("2026-11-10", 0.4), ("2026-11-17", 0.6)):
+        fill(numbers, "startup", of_places(mechanism, np.full(9_000, place), np.random.default_rng(3)).cells.tolist(), day)
+    publish(numbers)
+    html = numbers.test_client().get("/").get_data(as_text=True)
+    row = html.partition('href="/m/startup"')[2].partition("</li>")[0]
+    assert "median, " in row.partition('class="now"')[2].partition("</p>")[0]
+    assert '<span class="up">▲ the geometric mean rose by ' in row
+    assert 'role="img" aria-label="Geometric mean, ' in row
+    assert "<figcaption>Geometric mean</figcaption>" in row
+
+
+@dataclass
+class Listed:
+    """A row of the list with tests of these p-values."""
+
+    p_values: list[float]
+    found: list[bool] = field(default_factory=list)
+
+    @property
+    def tests(self) -> list[Any]:
+        return [SimpleNamespace(found=SimpleNamespace(p_value=each)) for each in self.p_values]
+
+    def decided(self, p_holm: list[float], alpha: float) -> Listed:
+        return Listed(self.p_values, [each <= alpha for each in p_holm])
+
+
+def test_each_metric_has_the_same_share_of_the_list():
+    """Tests of many answers take nothing from metrics with few; what is found leaves its share to the others."""
+    rows = [Listed([0.02]), Listed([0.001] + [0.5] * 99), Listed([0.0004] + [0.5] * 99)]
+    assert [sum(row.found) for row in list_page.together(rows, 0)] == [0, 0, 0]
+    rows = [Listed([0.012]), Listed([0.0001] + [0.5] * 99), Listed([])]
+    assert [sum(row.found) for row in list_page.together(rows, 0)] == [1, 1, 0]
+    assert [sum(row.found) for row in list_page.together(rows, 10)] == [0, 0, 0]
+    assert list_page.together([Listed([])], 0)[0].found == []
+
+
+@pytest.mark.parametrize("alike", [False, True], ids=["independent", "dependent"])
+@pytest.mark.parametrize("real", [0, 1, 3])
+def test_a_list_makes_few_false_claims(alike, real):
+    """Whatever else really changed, at most 5% of lists say anything false: changes and trends of all metrics are one test."""
+    rng, runs, sizes, false = np.random.default_rng(11), 4000, (1, 1, 2, 5, 5, 40), 0
+    for _ in range(runs):
+        p_values = [[each] * size if alike else rng.random(size).tolist() for size in sizes for each in [rng.random()]]
+        for at in range(real):  # the first test of these metrics is of something real
+            p_values[-1 - at][0] = 1e-9
+        rows = list_page.together([Listed(each) for each in p_values], 0)
+        false += any(any(row.found[at >= len(sizes) - real :]) for at, row in enumerate(rows))
+    assert false / runs <= 0.05 + 3 * (0.05 * 0.95 / runs) ** 0.5
 
 
 def test_the_empty_list_says_what_to_do(client):
@@ -411,7 +484,7 @@ def test_one_period_and_segment(app, client):
     fill_all(app)
     html = client.get("/m/ui.choice?period=2026-11-20&segment=platform%3Dmacos").get_data(as_text=True)
     assert "<b>500</b>" in html
-    assert '<option value="2026-11-20" selected>up to 2026-11-20</option>' in html
+    assert '<option value="2026-11-20" selected>up to 20 Nov 2026</option>' in html
     assert '<option value="platform=macos" selected>platform = macos</option>' in html
     assert "period=2026-11-20&amp;segment=platform%3Dmacos&amp;order=domain" in html
     assert re.findall(r'<option value="(2026[^"]*)"', html) == ["2026-11-20"]  # the periods that have an answer for this segment
@@ -424,8 +497,9 @@ def test_a_period_without_a_release_is_shown_as_such(app, client):
     response = client.get("/m/ui.choice?period=2099-01-01")
     html = response.get_data(as_text=True)
     assert response.status_code == 200
-    (last,) = re.findall(r"2099-01-01 lies ahead, so nobody can have answered in it; the last day published is (\S+)\. ", html)
-    assert f'<a href="/m/ui.choice?period={last}">Show {last}</a>' in html
+    assert "1 January 2099 lies ahead, so nobody can have answered in it; last published is 21 November 2026. " in html
+    assert '<a href="/m/ui.choice?period=2026-11-21">Show 21 Nov 2026</a>' in html
+    assert 'class="changed"' not in html  # what changed at another time is no answer
     assert 'href="/m/ui.choice"' in html
     assert "never" not in html
 
@@ -445,10 +519,14 @@ SPANS = [Span("2026-11-02", "2026-11-02"), Span("2026-11-05", "2026-11-06")]
 @pytest.mark.parametrize(
     ("period", "words", "near"),
     [
-        ("2026-11-01", "2026-11-01 lies before the first day published, 2026-11-02", ["2026-11-02"]),
-        ("2026-11-03", "nothing of theme is published of 2026-11-03; nearest are 2026-11-02 and 2026-11-06", [0, 1]),
-        ("2026-11-09", "nothing of theme is published of 2026-11-09; nearest is 2026-11-06", ["2026-11-06"]),
-        ("2999-01-01", "2999-01-01 lies ahead, so nobody can have answered in it; the last day published is 2026-11-06", [1]),
+        ("2026-11-01", "1 November 2026 lies before the first day published, 2 November 2026", ["2026-11-02"]),
+        (
+            "2026-11-03",
+            "nothing of theme is published of 3 November 2026; nearest are 2 November 2026 and 6 November 2026",
+            [0, 1],
+        ),
+        ("2026-11-09", "nothing of theme is published of 9 November 2026; nearest is 6 November 2026", ["2026-11-06"]),
+        ("2999-01-01", "1 January 2999 lies ahead, so nobody can have answered in it; last published is 6 November 2026", [1]),
         (None, "nothing of theme is published of this segment", None),
     ],
 )
@@ -458,6 +536,7 @@ def test_an_absence_is_explained(period, words, near):
     if period:
         assert [span.last for span in nearest(period, SPANS)] == [SPANS[at].last if isinstance(at, int) else at for at in near]
     assert why_absent("theme", period, [], "day", "soon") == "nothing of theme is published yet: soon"
+    assert why_absent("theme", period, [], "day", "") == "nothing of theme is published of this segment"
 
 
 def test_the_level_of_a_page(app, client):
@@ -637,7 +716,7 @@ def test_periods_to_choose_from(app, client, monkeypatch, query, offered):
     fill_all(app)
     monkeypatch.setattr(metric_page, "_MOST_PERIODS", 1)
     html = client.get(f"/m/ui.choice{query}").get_data(as_text=True)
-    assert len(re.findall(r"<option[^>]*>(?:up to )?2026", html)) == offered
+    assert len(re.findall(r"<option[^>]*>(?:up to )?\d+ Nov 2026", html)) == offered
 
 
 # Failures
@@ -1063,7 +1142,7 @@ def test_ordered_answers_and_sets(numbers):
     assert "The mean position is 2.0" in mood
     used = client.get("/m/used").get_data(as_text=True)
     assert "options each, on average" in used
-    assert '<abbr title="reports that the share rests on">Reports</abbr>' in used
+    assert '<abbr title="reports that the share rests on">Reports about it</abbr>' in used
     assert "reports that the share rests on" not in mood
     assert re.search(
         r"<bdi>search and share</bdi>: \d+\.?\d*% of people \(\d+\.?\d*% to \d+\.?\d*%, from [\d,]+ reports\), not by chance",

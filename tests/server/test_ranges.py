@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 from fillings import once
 from registries import metric_toml, registry_toml
+from tallies import of_places
 
 from deniable.registry import period
 from deniable.wire.report import Stratum
+from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.figures import Measure
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import connect
 from deniable_query import Query
@@ -29,6 +32,8 @@ DAYS = [LAST - timedelta(days=ago) for ago in range(119, -1, -1)]
 REGISTRY = registry_toml(
     metric_toml("used", mechanism="grr", segments=["platform"], min_reports=300),
     metric_toml("theme", values=["dark", "light", "blue"], epsilon=2.0, mechanism="grr"),
+    metric_toml("length", range=[0, 60], unit="min", estimate="mean", epsilon=2.0, period="month", segments=["platform"]),
+    metric_toml("gear", values=[f"tool {number}" for number in range(8)], epsilon=4.0, mechanism="grr", period="month"),
     segments={"platform": ["linux", "macos", "beos"]},
     publication={"min_reports": 1},
 )
@@ -60,10 +65,19 @@ def fill(shop):
             strata[stratum] = rng.multinomial(1000, [1 - yes, yes]).astype(np.int64)
         declared = shop.highest["theme"]
         strata[Stratum("theme", 1, declared.fingerprint, str(day), "")] = rng.multinomial(900, [0.5, 0.3, 0.2]).astype(np.int64)
+    for place, month in enumerate(sorted({str(day)[:7] for day in DAYS})):
+        declared = shop.highest["length"]
+        for platform, at in (("linux", 0.3), ("macos", 0.5)):
+            counted = of_places(declared.mechanism, np.full(4000, at), rng)
+            strata[Stratum("length", 1, declared.fingerprint, month, f"platform={platform}")] = counted.cells
+        # The fourth tool is rare in the last month, and the last one is frequent only then.
+        gear, last = [200, 180, 160, 140, 120, 100, 60, 20], [200, 180, 160, 20, 120, 100, 60, 150]
+        counts = np.array(last if place == len({str(day)[:7] for day in DAYS}) - 1 else gear, np.int64)
+        strata[Stratum("gear", 1, shop.highest["gear"].fingerprint, month, "")] = counts
     now = int(period.bounds(str(LAST), "day")[1].timestamp())
     assert shop.store.partitions[0].commit("test", [], strata, now) == []
     for _ in range(3):
-        Publisher(shop.store, shop.registry).publish(datetime.now(UTC).timestamp())
+        Publisher(shop.store, shop.registry).publish(datetime.now(UTC).timestamp() + 40 * 86400)
 
 
 def page(client, path):
@@ -209,7 +223,11 @@ def test_segments_stand_side_by_side(client):
     by_name = {each["platform"]: each for each in rows}
     macos = table.partition(">macos<")[2].partition("</tr>")[0]
     assert f"{100 * by_name['macos']['estimate']:.1f}%" in macos
-    assert "<b>lower (" in macos
+    ends = [by_name["macos"][name] for name in ("diff_low_all", "diff_high_all")]
+    assert ends[0] < by_name["macos"]["diff_low"] or ends == [by_name["macos"]["diff_low"], by_name["macos"]["diff_high"]]
+    assert f"<b>lower ({Measure(is_share=True).signed(ends)})</b>" in macos
+    by = Measure(is_share=True).size(ends, is_rise=False)
+    assert f'<p class="says">“yes” is less frequent with platform macos (by {by}) than with platform linux.</p>' in html
     assert by_name["macos"]["p_holm"] < 0.05
     withheld = table.partition(">beos<")[2]
     assert '<td class="words">withheld</td>' in withheld
@@ -222,9 +240,45 @@ def test_segments_stand_side_by_side(client):
         ("macos", "published"),
         ("beos", "withheld"),
     ]
-    assert [float(each["p_holm"]) for each in lines if each["name"] == "macos"] == [by_name["macos"]["p_holm"]]
+    (macos,) = [each for each in lines if each["name"] == "macos"]
+    assert [float(macos[name]) for name in ("diff_low_all", "diff_high_all", "p_holm")] == [*ends, by_name["macos"]["p_holm"]]
     assert "Segments side by side" not in page(client, "/m/used?segment=platform%3Dmacos")
     assert "Segments side by side" not in page(client, "/m/theme")
+
+
+def test_segments_of_a_number_have_a_sentence(client):
+    html = page(client, "/m/length")
+    words = (
+        r'<p class="says">The mean is higher with platform macos \(by [\d.]+ to [\d.]+\u202fmin\) than with platform linux\.</p>'
+    )
+    assert re.search(words, html)
+    assert "The mean is lower with platform linux (by " in page(client, "/m/length?base=platform%3Dmacos")
+    compared = page(client, "/m/length/compare?a=platform%3Dlinux&b=platform%3Dmacos")
+    by = re.search(r"by ([\d.]+ to [\d.]+\u202fmin)\)", html)[1]  # of one comparison both pages have one interval
+    assert f", by {by}." in re.search(r'<p class="headline" dir="auto">(.*?)</p>', compared)[1]
+
+
+def test_each_value_is_in_the_table_and_the_most_frequent_are_drawn(client):
+    """Those that are most frequent over all periods, not in the last one; a line says how many are drawn."""
+    section = page(client, "/m/gear").partition('class="part timeline"')[2].partition("</section>")[0]
+    drawn = re.findall(r"<figcaption><bdi>(.*?)</bdi>", section)
+    assert drawn == [f"tool {number}" for number in (0, 1, 2, 4, 3, 5)]
+    assert "6 of 8 are drawn, the most frequent ones." in section
+    heads = re.findall(r'<th scope="col"><bdi>(.*?)</bdi>', section)
+    assert heads == [*drawn, "tool 6", "tool 7"]
+    month = figures.brief(f"{LAST:%Y-%m}", "month")
+    assert re.search(rf'<bdi>tool 0</bdi> <b>[\d.]+%</b> <span class="when">{month}</span>', section)
+    assert "3 are drawn" not in page(client, "/m/theme?by=month").partition('class="part timeline"')[2].partition("</section>")[0]
+
+
+def test_the_file_has_all_pictures(client):
+    """One below the other, each with its name."""
+    text = page(client, "/m/gear/chart.svg")
+    picture = ET.fromstring(text)
+    assert [f">tool {number}</text>" in text for number in range(8)] == [True] * 6 + [False] * 2
+    assert "shop, gear, by month" in text
+    assert "6 of 8 are drawn, the most frequent ones. Estimated from randomised answers.</text>" in text
+    assert float(picture.get("height")) > 6 * 300
 
 
 def test_the_picture_is_a_file(client):

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from registries import metric_toml, registry_toml
 
 from deniable.registry import period
+from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.model.series import Line, Point, Series, SeriesPeriod, Trend
-from deniable_aggregator.answer.over_time.sentence import change_in_words
-from deniable_aggregator.answer.over_time.trend import trend_in_words
+from deniable_aggregator.answer.over_time.sentence import change_in_words, trend_in_words
 from deniable_aggregator.answer.question.side import side_of
 from deniable_aggregator.answer.refusal import UnknownPeriod
 from deniable_server.api.openapi import OPERATIONS
@@ -148,7 +148,7 @@ def test_an_open_period_is_shown_and_not_compared(serve):
     body = ask(trial, f"theme/compare?a={week(1)}&b={week(0)}")
     assert (body["a"]["closed"], body["b"]["closed"]) == (True, False)
     html = compared(trial, "theme", f"?a={week(1)}&b={week(0)}")[1]
-    assert "Still open, so more reports may come: week " in html
+    assert "Still open, so more reports may come: the week of " in html
     assert html.count("(still open)") == 1
     assert "week open</p>" in trial.http.get("/").get_data(as_text=True)
     assert "till open" not in compared(trial, "theme", f"?a={week(2)}&b={week(1)}")[1]
@@ -245,13 +245,13 @@ def test_the_page_says_what_changed_and_draws_it(shop):
     html = page(shop, "theme")
     sentence = re.search(r'<p class="changed">([^<]*)</p>', html)[1]
     assert re.fullmatch(
-        r"(“dark” rose|“light” fell) by \d+\.?\d* to \d+\.?\d* points, week \d+( of \d+)? to week \d+ of \d+\. "
-        r"1 other value changed, too\.",
+        r"(“dark” rose|“light” fell) by \d+\.?\d* to \d+\.?\d* points, from the week of \d+ \w+( \d+)? to that of \d+ \w+ \d+\. "
+        r"(“light” fell|“dark” rose) by \d+\.?\d* to \d+\.?\d* points\.",
         sentence,
     )
     assert ask(shop, "theme/series")["says"] == sentence
     trend = re.search(r'<p class="changed trend">([^<]*)</p>', html)[1]
-    assert trend.startswith("No trend beyond chance from week ")  # of three points only steep lines are known
+    assert trend == "3 weeks are too few to show a trend."  # of three points only steep lines are known
     section = html[html.index('<section class="part timeline"') :]
     assert section.count('class="tall course"') == 3
     assert section.count('class="curve"') == 3
@@ -268,7 +268,9 @@ def test_the_page_says_that_nothing_changed(shop):
         send(shop, "wait", [shop.app.registry.metrics["wait"].position(300)] * 100, week(ago))
     shop.drain(days=40)
     for id_ in ("used", "wait"):
-        assert '<p class="changed">No change beyond chance since ' in page(shop, id_)
+        assert re.search(
+            r'<p class="changed">No change beyond chance from .*: .*\N{MINUS SIGN}\d.* to \+\d.*\.</p>', page(shop, id_)
+        )
     assert page(shop, "used").count('class="tall course"') == 1  # of yes and no, yes
     assert page(shop, "wait").count('class="tall course"') == 2
 
@@ -318,20 +320,40 @@ def test_a_line_breaks_at_gaps_and_new_versions():
 @pytest.mark.parametrize(
     ("kind", "scale", "slope", "ends", "words"),
     [
-        ("share", "linear", 0.02, (0.01, 0.03), "On average “dark” rose by 1.00 to 3.00 points a day (95% interval) from "),
-        ("share", "linear", -0.02, (-0.03, -0.01), "On average “dark” fell by 1.00 to 3.00 points a day (95% interval) from "),
-        ("share", "linear", 0.02, (-0.01, 0.05), "No trend beyond chance from "),
-        ("mean", "linear", -2.0, (-3.0, -1.0), "On average the mean fell by 1 to 3\u202fms a day (95% interval) from "),
-        ("geometric_mean", "log", 1.02, (1.01, 1.03), "On average the geometric mean rose by 1 to 3% a day (95% interval) from "),
-        ("geometric_mean", "log", 0.98, (0.95, 1.01), "No trend beyond chance from "),
+        (
+            "share",
+            "linear",
+            0.02,
+            (0.01, 0.03),
+            "On average “dark” rose by 1.0 to 3.0 points a day, in all 4 to 12 points, from ",
+        ),
+        (
+            "share",
+            "linear",
+            -0.02,
+            (-0.03, -0.01),
+            "On average “dark” fell by 1.0 to 3.0 points a day, in all 4 to 12 points, from ",
+        ),
+        ("share", "linear", 0.02, (-0.01, 0.05), r"No trend beyond chance from .*: \N{MINUS SIGN}1 to \+5 points a day\."),
+        ("mean", "linear", -2.0, (-3.0, -1.0), "On average the mean fell by 1 to 3\u202fms a day, in all 4 to 12\u202fms, from "),
+        (
+            "geometric_mean",
+            "log",
+            1.02,
+            (1.01, 1.03),
+            "On average the geometric mean rose by 1 to 3% a day, in all a factor of 1.04 to 1.13, from ",
+        ),
+        ("geometric_mean", "log", 0.98, (0.95, 1.01), r"No trend beyond chance from .*: a factor of 0.95 to 1.01 a day\."),
     ],
 )
 def test_the_page_says_the_trend_of_the_series(kind, scale, slope, ends, words):
     """The interval that holds for all lines together, in words; a line that may be level has no direction."""
-    names = [day(ago) for ago in (4, 3, 2)]
+    names = [day(ago) for ago in (6, 5, 4, 3, 2)]
     periods = [SeriesPeriod(name, "published", None, None, 1, 100, closed=True) for name in names]
-    points = [Point(0.2, (0.1, 0.3), (0.05, 0.4), 100)] * 3
-    trend = Trend(names[0], names[-1], slope, (slope, slope), ends)
+    points = [Point(0.2, (0.1, 0.3), (0.05, 0.4), 100)] * 5
+    level = float(scale == "log")
+    differs = not ends[0] <= level <= ends[1]
+    trend = Trend(names[0], names[-1], slope, (slope, slope), ends, 0.001 if differs else 0.3, differs)
     lines = [Line(kind, None, "dark", points, None, trend)]
     answer = Series(
         trial=False,
@@ -349,9 +371,12 @@ def test_the_page_says_the_trend_of_the_series(kind, scale, slope, ends, words):
         lines=lines,
         left_out=0,
     )
-    assert trend_in_words(answer).startswith(words)
-    together = trend_in_words(replace(answer, lines=lines * 2, level=0.9))
-    assert ("a day (90% interval, all values at once) from" in together) == together.startswith("On average")
+    assert re.match(words, trend_in_words(answer)), trend_in_words(answer)
+    assert ("(95% interval)." in trend_in_words(answer)) == differs
+    several = trend_in_words(replace(answer, lines=lines * 5, level=0.9))
+    assert ("(90% interval, all values at once)." in several) == ("2 more have a trend." in several) == differs
+    few = replace(answer, periods=periods[1:], lines=[replace(lines[0], trend=replace(trend, since=names[1]))])
+    assert (trend_in_words(few) == "4 days are too few to show a trend.") == (not differs)
 
 
 def test_both_addresses_are_documented():
@@ -419,16 +444,16 @@ def test_two_segments_in_words(filled):
     assert status == 200
     yes = next(each for each in ask(filled, f"used/compare{query}")["differences"] if each["value"] is True)
     text = re.fullmatch(
-        r"“yes” is more frequent in platform = macos than in platform = linux: ([\d.]+)% against ([\d.]+)%, "
+        r"“yes” is more frequent with platform macos than with platform linux: ([\d.]+)% against ([\d.]+)%, "
         r"by ([\d.]+) to ([\d.]+) points\.",
         headline(html),
     )
     assert text, headline(html)
     answer = [100 * each for each in (yes["second"], yes["first"], *yes["simultaneous"])]
-    assert [float(each) for each in text.groups()] == pytest.approx(answer, abs=0.06)
+    assert [float(each) for each in text.groups()] == pytest.approx(answer, abs=0.6)
     assert "more in the second" in html
     _, turned = compared(filled, "used", "?b=platform%3Dlinux&a=platform%3Dmacos")
-    assert "“yes” is less frequent in platform = linux than in platform = macos" in headline(turned)
+    assert "“yes” is less frequent with platform linux than with platform macos" in headline(turned)
 
 
 def test_ranges_are_compared_as_rows_are(filled):
@@ -521,20 +546,22 @@ def test_answers_say_what_pages_print(filled):
 def test_two_periods_in_words(filled):
     """Without a choice the last day is compared with the same weekday before; a mean with its unit; any two if asked."""
     _, html = compared(filled, "used")
-    assert f"<option selected>{day(9)}<" in html
-    assert f"<option selected>{day(2)}<" in html
-    assert re.match(r"“yes” rose from [\d.]+% in \d+ \w+ \d{4} to [\d.]+% in \d+ \w+ \d{4}, by [\d.]+ to", headline(html))
+    assert f'<option value="{day(9)}" selected>{figures.brief(day(9), "day")}<' in html
+    assert f'<option value="{day(2)}" selected>{figures.brief(day(2), "day")}<' in html
+    date = r"\d+ \w+ \d{4}"
+    assert re.match(rf"“yes” rose from {date} to {date}: [\d.]+% before, [\d.]+% after, by [\d.]+ to", headline(html))
     _, html = compared(filled, "used", f"?a={day(10)}&b={day(9)}&level=0.99")
     assert "No difference beyond chance between " in headline(html)
     assert "99% interval" in html
     assert html.count("no difference beyond chance") == 2
     _, html = compared(filled, "wait")
     assert re.match(
-        r"The (mean|median) rose from \d+\u202fms in week \d+ of \d+ to \d+\u202fms in .*, by \d+ to \d+\u202fms\.",
+        r"The (mean|median) rose from the week of .* to the week of .*: \d+\u202fms before, \d+\u202fms after, by .*\u202fms\. "
+        r"The (median|mean) rose by \d+ to \d+\u202fms\.",
         headline(html),
     )
     _, html = compared(filled, "theme")
-    assert re.match(r"(“dark” rose|“light” fell) from .* points\. 1 more differs\.", headline(html)), headline(html)
+    assert re.match(r"(“dark” rose|“light” fell) from .* points\. (“light” fell|“dark” rose) by .* points\.", headline(html))
 
 
 @pytest.mark.parametrize(
@@ -549,7 +576,7 @@ def test_what_cannot_be_compared(filled, query, status, words):
     """The page says why, keeps its forms, and has a link to a pair that can be compared."""
     results, html = compared(filled, "used", query)
     assert results == status
-    link = re.search(r'<ul class="pairs"><li><a href="(.*?)">platform = linux with platform = macos</a>', html)[1]
+    link = re.search(r'<ul class="pairs"><li><a href="(.*?)">platform linux with platform macos</a>', html)[1]
     assert '<p class="headline"' in filled.http.get(unescape(link)).get_data(as_text=True)
     assert words in re.search(r'role="alert">(.*?)</p>', html)[1]
     assert "Compare two segments" in html
@@ -605,6 +632,36 @@ def test_a_comparison_as_a_file(filled):
     assert filled.http.get("/m/used/compare.csv?a=platform%3Dlinux&b=platform%3Dbeos").status_code == 403
 
 
+def test_a_segment_of_which_nothing_is_published_keeps_the_form(serve):
+    """Of the metric something is published, so the page says that it is the segment, and leads on; the API says the same."""
+    trial = serve(REGISTRY.replace("early = false", "trial = true"))
+    send(trial, "used", [1] * 100, day(1), segment="platform=linux")
+    trial.drain()
+    words = "nothing of used is published of this segment"
+    assert ask_metric(trial, "used?segment=platform=(other)")["reason"] == words
+    html = page(trial, "used?segment=platform=(other)")
+    assert f'<p class="headline absent">{words[:1].upper()}{words[1:]}. <a href="/m/used">Show everything published</a>' in html
+    assert '<select name="segment">' in html
+    assert "not published in this segment" in html
+    assert "is published of this segment" not in page(trial, "theme?segment=")
+
+
+def test_what_is_closed_is_one_link_away(serve):
+    """Numbers of an open period change, so a page that has one leads to the others alone."""
+    trial = serve(REGISTRY.replace("early = false", "trial = true"))
+    for ago in (3, 2, 1, 0):
+        send(trial, "theme", [1] * 100, week(ago))
+    trial.drain(days=31 - NOW.weekday())
+    link = unescape(re.search(r'<a href="([^"]*)">Closed periods only</a>', page(trial, "theme"))[1])
+    first, last = (period.bounds(week(ago), "week")[0].date() for ago in (3, 0))
+    assert link == f"/m/theme?range={first}..{last - timedelta(days=1)}"
+    html = trial.http.get(link).get_data(as_text=True)
+    assert "<b>300</b> reports on 3 weeks" in html
+    assert "Closed periods only" not in html
+    assert re.search(r"Estimated number|Reports, estimated", html)
+    assert re.search(r'<span class="when">week of \d+ \w+ \d+, open</span>', page(trial, "theme"))
+
+
 def test_nothing_to_compare_yet(shop):
     """Before the first releases the page says what it takes; an unknown metric has none."""
     status, html = compared(shop, "used")
@@ -622,7 +679,7 @@ def test_a_page_names_what_is_withheld_and_why(filled):
     """The page of the metric does, and that of the cell, without what only a program can do."""
     rule = "what is published rests on 50 reports (min_reports), and nothing computed from it on fewer."
     html = filled.http.get("/m/used").get_data(as_text=True)
-    assert f'<p class="more withheld">Withheld is platform = beos: {rule} It may have few reports or none.</p>' in html
+    assert f'<p class="more withheld">Withheld is platform beos: {rule} It may have few reports or none.</p>' in html
     answer = filled.http.get("/m/used?segment=platform%3Dbeos")
     html = answer.get_data(as_text=True)
     assert answer.status_code == 403

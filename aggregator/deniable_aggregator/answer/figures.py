@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, floor, log, log10
+from math import ceil, exp, floor, log, log10
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.registry import period
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MINUS = "\N{MINUS SIGN}"
 _DIGITS = 4  # of a percentage after the point, at most
+_MOST_DIGITS = 6  # of another number
 _HALF, _OFTEN, _RAREST = 0.5, 0.25, 1e-4  # p-values
 _ROUNDING = 1e-9  # what the inverse of a p-value may be off by, because of how numbers are stored
 _THIN = "\N{NARROW NO-BREAK SPACE}"
@@ -30,29 +31,63 @@ class Measure(NamedTuple):
         """Write an estimate with as many digits as its interval allows."""
         return share(value, stderr(interval)) if self.is_share else number(value, interval, self.unit)
 
-    def difference(
-        self,
-        ends: tuple[float, float],  # between which it lies
-        interval: tuple[float, float],  # which sets the number of digits
-    ) -> str:
-        """Write between which ends a difference lies: in points, in the unit, or as a factor."""
+    def ends(self, interval: tuple[float, float]) -> str:
+        """Write between which ends an estimate lies."""
         if self.is_share:
-            return f"{share_range(ends, stderr(interval), sign='')} points"
-        low, high = ends
-        if self.scale == "log":
-            return f"a factor of {low:.3g} to {high:.3g}"
-        return f"{number(low, interval)} to {number(high, interval, self.unit)}"
+            return share_range(interval, stderr(interval))
+        return f"{number(interval[0], interval)} to {number(interval[1], interval, self.unit)}"
 
     def size(
         self,
         ends: tuple[float, float],  # of the interval of a difference, or on a logarithmic scale of a ratio
-        interval: tuple[float, float],  # which sets the number of digits
+        *,
+        is_rise: bool,
     ) -> str:
-        """Write between which ends the size of a difference lies, without its sign."""
-        low, high = sorted(abs(distance(end, self.scale)) for end in ends)
+        """Write by how much something rose or fell, without a sign; if the interval holds no difference, by how much at most."""
+        low, high = sorted(distance(end, self.scale) * (1 if is_rise else -1) for end in ends)
+        parts = self._written((low, high), sign="")
+        if low > 0:
+            words = f"{parts[0]} to {parts[1]}"
+            return f"a factor of {words}" if self.scale == "log" else words
+        return f"a factor of up to {parts[1]}" if self.scale == "log" else f"up to {parts[1]}"
+
+    def signed(self, ends: tuple[float, float]) -> str:
+        """Write the interval of a difference with signs, or on a logarithmic scale as factors."""
+        low, high = (distance(end, self.scale) for end in ends)
+        words = " to ".join(self._written((low, high), sign="+"))
+        return f"a factor of {words}" if self.scale == "log" else words
+
+    def rate(self, ends: tuple[float, float], *, is_rise: bool) -> str:
+        """Write `size` of a rise in each period: on a logarithmic scale in percent."""
+        if self.scale != "log":
+            return self.size(ends, is_rise=is_rise)
+        low, high = sorted(100 * (end - 1) * (1 if is_rise else -1) for end in ends)
+        return f"{low:.2g} to {high:.2g}%" if low > 0 else f"up to {high:.2g}%"
+
+    def most(self, intervals: Sequence[tuple[float, float]]) -> str:
+        """Write how large differences of shares with these intervals are at most, rounded up."""
+        reach = 100 * max(abs(end) for interval in intervals for end in interval)
+        digits = max(1 - floor(log10(reach)), 0) if reach > 0 else 0
+        return f"{ceil(reach * 10**digits) / 10**digits:.{digits}f} points"
+
+    def _written(self, ends: tuple[float, float], sign: str) -> tuple[str, str]:
+        """Write two distances, the second one with the unit. What is not 0 is not written as 0, so that its side is seen."""
         if self.scale == "log":
-            low, high = exp(low), exp(high)
-        return self.difference((low, high), interval if self.is_share else (low, high))
+            return f"{exp(ends[0]):.3g}", f"{exp(ends[1]):.3g}"
+        factor, unit = (100, " points") if self.is_share else (1, f"{_THIN}{self.unit}" if self.unit else "")
+        low, high = (factor * float(end) for end in ends)
+        digits = 1 - floor(log10((high - low) / (4 if self.is_share else 2))) if high > low else 2
+        digits = max(digits - 1 if self.is_share else digits, 0)
+        if not self.is_share and low.is_integer() and high.is_integer():
+            digits = 0
+        while digits < _MOST_DIGITS and any(end and not round(end, digits) for end in (low, high)):
+            digits += 1
+        first, last = (f"{_sign(end, sign)}{abs(end):,.{digits}f}" for end in (low, high))
+        return first, f"{last}{unit}"
+
+
+def _sign(value: float, positive: str) -> str:
+    return MINUS if value < 0 else positive if value > 0 else ""
 
 
 def distance(difference: float, scale: str) -> float:
@@ -105,7 +140,7 @@ def number(value: float, interval: tuple[float, float], unit: str = "") -> str:
     digits = 1 - floor(log10(reach)) if reach > 0 else 2
     if all(float(end).is_integer() for end in (value, *interval)):
         digits = min(digits, 0)
-    text = f"{abs(round(value, digits)):,.{min(max(digits, 0), 6)}f}"
+    text = f"{abs(round(value, digits)):,.{min(max(digits, 0), _MOST_DIGITS)}f}"
     sign = MINUS if value < 0 and float(text.replace(",", "")) else ""
     return f"{sign}{text}{_THIN + unit if unit else ''}"
 
@@ -120,8 +155,14 @@ def moment(
     name: str,  # the period
     length: str,
 ) -> str:
-    """Write a period in words."""
-    return _moment(name, length, "%B")
+    """Write a period as it stands in a sentence.
+
+    Examples
+    --------
+    >>> moment("2026-10", "month"), moment("2026-W47", "week")
+    ('October 2026', 'the week of 16 November 2026')
+    """
+    return f"{'the week of ' if length == 'week' else ''}{_begin(name, length, '%B')}"
 
 
 def brief(
@@ -129,13 +170,11 @@ def brief(
     length: str,
 ) -> str:
     """Write a period in few letters."""
-    return _moment(name, length, "%b")
+    return f"{'week of ' if length == 'week' else ''}{_begin(name, length, '%b')}"
 
 
-def _moment(name: str, length: str, month: str) -> str:
+def _begin(name: str, length: str, month: str) -> str:
     begins, _ = period.bounds(name, length)
-    if length == "week":
-        return f"week {name[-2:].lstrip('0')} of {name[:4]}"
     if length == "month":
         return f"{begins:{month} %Y}"
     return f"{begins.day} {begins:{month} %Y}{begins:, %H:%M}" if length == "hour" else f"{begins.day} {begins:{month} %Y}"
@@ -143,21 +182,16 @@ def _moment(name: str, length: str, month: str) -> str:
 
 def brief_range(since: str, last: str, length: str) -> str:
     """Write two periods in few letters, such as `17 to 24 Nov 2026`; what both have in common once."""
-    first, end = brief(since, length), brief(last, length)
-    if length == "week":
-        return (
-            f"weeks {since[-2:].lstrip('0')} to {last[-2:].lstrip('0')} of {last[:4]}"
-            if since[:4] == last[:4]
-            else f"{first} to {end}"
-        )
-    joint = {"hour": ", ", "day": " ", "month": " "}[length]
-    parts, ends = first.split(joint), end.split(joint)
+    first, end = _begin(since, length, "%b"), _begin(last, length, "%b")
     if length == "hour":
-        return f"{first} to {ends[-1]}" if parts[0] == ends[0] else f"{first} to {end}"
+        day, _, _ = first.partition(", ")
+        return f"{first} to {end.removeprefix(f'{day}, ')}"
+    parts, ends = first.split(), end.split()
     common = 0
     while common < len(parts) - 1 and parts[-1 - common] == ends[-1 - common]:
         common += 1
-    return f"{' '.join(parts[: len(parts) - common])} to {end}"
+    both = f"{' '.join(parts[: len(parts) - common])} to {end}"
+    return f"weeks of {both}" if length == "week" else both
 
 
 def moments(
@@ -169,14 +203,12 @@ def moments(
 
     Examples
     --------
-    >>> moments("2026-09", "2026-10", "month"), moments("2026-W02", "2026-W03", "week"), moments("2025-12", "2026-01", "month")
-    ('September to October 2026', 'week 2 to week 3 of 2026', 'December 2025 to January 2026')
+    >>> moments("2026-09", "2026-10", "month"), moments("2026-W46", "2026-W47", "week"), moments("2025-12", "2026-01", "month")
+    ('September to October 2026', 'the week of 9 November to that of 16 November 2026', 'December 2025 to January 2026')
     """
-    one, other = moment(first, length), moment(last, length)
-    for year in (f" of {first[:4]}", f" {first[:4]}"):
-        if one.endswith(year) and other.endswith(year):
-            one = one.removesuffix(year)
-    return f"{one} to {other}"
+    one, other = moment(first, length), moment(last, length).replace("the week of", "that of")
+    year = other[-5:]
+    return f"{one.removesuffix(year) if length != 'hour' else one} to {other}"
 
 
 def days(
@@ -210,8 +242,19 @@ def quoted(label: str) -> str:
 
 
 def segment(name: str) -> str:
-    """Write the name of a segment with spaces, as people read it."""
+    """Write the name of a segment with spaces, as a label."""
     return name.replace("=", " = ").replace(",", ", ")
+
+
+def group(name: str) -> str:
+    """Write the name of a segment as it stands in a sentence, after `with`.
+
+    Examples
+    --------
+    >>> group("platform=web"), group("platform=web,arm=new")
+    ('platform web', 'platform web and arm new')
+    """
+    return listed([part.replace("=", " ", 1) for part in name.split(",")])
 
 
 def listed(names: Sequence[str]) -> str:
@@ -234,6 +277,11 @@ def within(sentence: str) -> str:
     ('no clear leader.', '\u201cNo\u201d leads.')
     """
     return f"{sentence[:1].lower()}{sentence[1:]}"
+
+
+def beginning(sentence: str) -> str:
+    """Write a sentence of ours with a capital, unless it begins with a value."""
+    return f"{sentence[:1].upper()}{sentence[1:]}"
 
 
 def chance(p_value: float) -> str:

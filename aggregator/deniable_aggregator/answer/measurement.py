@@ -107,7 +107,9 @@ def measure(
         if first.n
         else f"nothing of {metric.id} is published in this range"
         if dates and periods
-        else why_absent(metric.id, period, periods, metric.period, app.awaited(version.declared)),
+        else why_absent(
+            metric.id, period, periods, metric.period, "" if cell and version.cells else app.awaited(version.declared)
+        ),
     )
 
 

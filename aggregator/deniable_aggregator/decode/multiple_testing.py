@@ -24,12 +24,18 @@ def holm(
     return rejected
 
 
-def holm_adjusted(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
+def holm_adjusted(
+    p_values: NDArray[np.float64],  # (tests,), each in [0, 1], or nan if unknown
+    weights: NDArray[np.float64] | None = None,  # (tests,), the share of alpha of each, positive; None: equal shares
+) -> NDArray[np.float64]:
     """Return for each test the smallest alpha at which `holm` rejects it; nan of nan, which counts as no test."""
+    # With weights it is the procedure of section 3 of Holm's paper, which controls the same error under any dependence.
     adjusted = np.full(len(p_values), np.nan)
     known = np.flatnonzero(~np.isnan(p_values))
-    order = known[np.argsort(p_values[known], kind="stable")]
-    steps = p_values[order] * np.arange(len(order), 0, -1)
+    shares = np.ones(len(p_values)) if weights is None else weights
+    order = known[np.argsort(p_values[known] / shares[known], kind="stable")]
+    left = np.cumsum(shares[order][::-1])[::-1]  # of this test and those after it
+    steps = p_values[order] / shares[order] * left
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return adjusted
 

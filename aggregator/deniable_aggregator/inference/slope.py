@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.panel import Panel
 from deniable_aggregator.decode.support_estimate import Supported
 from deniable_aggregator.inference.between import correlations
+from deniable_aggregator.inference.difference import SMALLEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,10 +70,21 @@ class Slope:
     degrees: float  # degrees of freedom of the standard error
     mirrored: bool = False  # whether these are two values whose estimates sum to 1
 
+    @property
+    def hypotheses(self) -> int:
+        """How many slopes are tested: one of each value, but one of two that are mirrored."""
+        return 1 if self.mirrored else len(self.estimate)
+
+    @property
+    def p_value(self) -> NDArray[np.float64]:
+        """The chance of error at which the interval of each value just includes 0; at least `SMALLEST`, nan where unknown."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            distance = np.abs(self.estimate) / self.stderr
+        return np.asarray(np.maximum(2 * stdtr(self.degrees, -distance), SMALLEST), np.float64)
+
     def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute confidence intervals: of each value alone, or such that all hold together (Bonferroni)."""
-        hypotheses = 1 if self.mirrored else len(self.estimate)
-        reach = -stdtrit(self.degrees, tail(level, hypotheses if simultaneous else 1)) * self.stderr
+        reach = -stdtrit(self.degrees, tail(level, self.hypotheses if simultaneous else 1)) * self.stderr
         return self.estimate - reach, self.estimate + reach
 
 

@@ -199,9 +199,8 @@ def _arm_sentence(comparison: Comparison, length: str) -> str:
         most, text = min(differing, key=lambda pair: pair[0].p_value)
     else:
         most, text = max(pairs, key=lambda pair: abs(pair[0].difference))
-    mean = most.value is None
-    size = f"{text.difference}, {text.between}{'' if mean else ' points'}"
-    name = text.label.capitalize() if mean else figures.quoted(text.label)
+    size = f"{text.difference}, {text.between}"
+    name = text.label.capitalize() if most.value is None else figures.quoted(text.label)
     sentence = f"{name}: {text.second} with {arm}, {text.first} with {base} ({size})."
     if not differing:
         lead = "Furthest apart is " if len(pairs) > 1 else ""
@@ -222,7 +221,7 @@ def _row(row: ValueDiffering, comparison: Comparison, scale: Scale) -> Differenc
         first=estimate(row.first, row, comparison),
         second=estimate(row.second, row, comparison),
         difference=_signed(row.difference, row, comparison),
-        between=f"{_signed(low, row, comparison)} to {_signed(high, row, comparison)}",
+        between=measure_of(row, comparison).signed(row.simultaneous),
         verdict=words[0 if distance(row.difference, comparison.scale) > 0 else 1] if row.differs else _NONE,
         differs=row.differs,
         at=at(row.difference),

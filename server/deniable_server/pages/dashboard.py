@@ -111,21 +111,22 @@ def query(id_: str) -> Response:
 
 @blueprint.get("/m/<id_>/chart.svg")
 def chart_file(id_: str) -> Response:
-    """Send the first picture of a metric over time."""
+    """Send the pictures of a metric over time."""
     app = visitor.app_shown()
     only_parameters(*_METRIC, "by")
     data = MetricData.of_request(app, id_)
     over_time = data.over_time
     if not over_time or not over_time.pictures:
         raise Problem(404, "no_picture", "a picture needs two published periods")
-    picture = over_time.pictures[0]
+    labels = [picture.label for picture in over_time.pictures]
+    marks = [f"{mark.capitalize()}." for mark in app.marks]
     text = render_template(
         "chart.svg",
-        picture=picture,
+        pictures=over_time.pictures,
         ticks=over_time.ticks,
-        title=f"{app.name}, {data.name}: {picture.label}, by {over_time.length}",
+        title=f"{app.name}, {data.name}{f': {labels[0]}' if len(labels) == 1 else ''}, by {over_time.length}",
         note=f"{100 * data.level:g}% intervals of one {over_time.length}, and of all together",
-        foot=" ".join(filter(None, (over_time.note, *app.marks, "Estimated from randomised answers."))),
+        foot=" ".join(filter(None, (over_time.note, *marks, "Estimated from randomised answers."))),
     )
     return _file(app, f"{id_}-chart", text, "svg")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from deniable_aggregator.answer.model.number import quantile_name
 from deniable_aggregator.answer.model.rows import Cell
+from deniable_aggregator.answer.model.series import Trend
 from deniable_server.api.answers.export import plain
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 _INTERVALS = ("low", "high", "low_all", "high_all")
 _VALUES = ("value", "n", "estimate", "stderr", *_INTERVALS, "count", "consistent", "lowered_by", "detected")
 _PERIODS = ("period", "state", "closed", "n", "value", "estimate", *_INTERVALS)
-_CHANGES = ("changed", "since", "last", "difference", "diff_low", "diff_high", "p_holm")
+_CHANGES = ("changed", "since", "last", "difference", "diff_low_all", "diff_high_all", "p_holm")
+_TRENDS = ("trend_value", "trend_since", "trend_last", "trend", "trend_low_all", "trend_high_all", "trend_p_holm")
 _OVERVIEW = (
     "metric",
     "version",
@@ -44,8 +46,22 @@ _OVERVIEW = (
     "low",
     "high",
     *_CHANGES,
+    *_TRENDS,
 )
-_SEGMENTS = ("segment", "name", "value", "state", "n", "estimate", "low", "high", "difference", "diff_low", "diff_high", "p_holm")
+_SEGMENTS = (
+    "segment",
+    "name",
+    "value",
+    "state",
+    "n",
+    "estimate",
+    "low",
+    "high",
+    "difference",
+    "diff_low_all",
+    "diff_high_all",
+    "p_holm",
+)
 _COMPARED = (
     *("metric", "version", "period", "segment", "level", "a", "a_n", "b", "b_n"),
     *(
@@ -91,16 +107,24 @@ def of_segments(measured: Measurement, table: SegmentTable | None) -> str:
 
 
 def of_rows(rows: Sequence[Row]) -> str:
-    """Write the list of metrics: a line for each, with its last period and its largest change."""
+    """Write the list of metrics: a line for each, with its last period, and its change and its trend."""
     return _file(_OVERVIEW, map(_row, rows))
 
 
 def _row(row: Row) -> tuple[Cell, ...]:
     begin = (row.id, row.version, row.type, row.owner, row.state, row.n, row.period, row.closed if row.n else "", *row.estimate)
-    if row.change is None:
-        return *begin, *([""] * 7)
-    change = row.change.change
-    return *begin, row.change.line.label, change.since, change.last, change.difference, *change.simultaneous, row.change.p_value
+    return *begin, *_move(row, is_trend=False), *_move(row, is_trend=True)
+
+
+def _move(row: Row, *, is_trend: bool) -> tuple[Cell, ...]:
+    moves = [move for move in row.tests if move.is_trend == is_trend and not isnan(move.p_holm)]
+    if not moves:
+        return ("",) * len(_TRENDS)
+    shown = (move for move in row.moves if move.is_trend == is_trend)
+    move = next(shown, min(moves, key=lambda each: each.found.p_value))
+    found = move.found
+    size = found.slope if isinstance(found, Trend) else found.difference
+    return move.line.label, found.since, found.last, size, *found.simultaneous, move.p_holm
 
 
 def of_comparison(comparison: Comparison) -> str:

@@ -101,9 +101,11 @@ def sentence(text: str) -> str:
 
 
 @blueprint.app_template_filter("span")
-def _span(span: Span) -> str:
+def _span(span: Span, length: str) -> str:
     first, last = span.first, span.last
-    return last if first == last else f"{first} to {last}" if first else f"up to {last}"
+    if first and first != last:
+        return figures.brief_range(first, last, length)
+    return f"{'' if first else 'up to '}{figures.brief(last, length)}"
 
 
 @blueprint.app_template_filter("hour")
@@ -127,6 +129,8 @@ blueprint.add_app_template_filter(figures.count, "thousands")
 blueprint.add_app_template_filter(plural, "plural")
 blueprint.add_app_template_filter(plural_noun, "plural_noun")
 blueprint.add_app_template_filter(figures.segment, "segment")
+blueprint.add_app_template_filter(figures.group, "group")
+blueprint.add_app_template_filter(figures.brief, "period")
 blueprint.add_app_template_filter(figures.interval, "interval")
 blueprint.add_app_template_filter(figures.chance, "chance")
 
@@ -156,7 +160,7 @@ def _on_withheld(refusal: WithheldCell) -> Response:
     logs.note(code=refusal.code)
     id_, period = (request.view_args or {}).get("id_"), request.args.get("period") or None
     again = url_for(".metric", id_=id_, period=period, segment=refusal.instead, **visitor.remembered())
-    text = f"Show {figures.segment(refusal.instead)}" if refusal.instead else "Show everything published"
+    text = f"Show {figures.group(refusal.instead)}" if refusal.instead else "Show everything published"
     words = f"{sentence(refusal.on_page)} It may have few reports or none."
     return _failure(refused(refusal).status, words, again, text, title="Withheld")
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from threading import Lock
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from flask import request
@@ -14,12 +12,12 @@ from flask import request
 from deniable.messages.plural import plural
 from deniable_aggregator.answer.measurement import latest
 from deniable_aggregator.answer.over_time.recent import recent
-from deniable_aggregator.decode.multiple_testing import holm
+from deniable_aggregator.decode.multiple_testing import holm_adjusted
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.release import Summary
 from deniable_server.http import paging
 from deniable_server.pages import frame, visitor
-from deniable_server.pages.parts import strip
+from deniable_server.pages.parts import memo, strip
 from deniable_server.pages.parts.row import TITLES, row
 
 if TYPE_CHECKING:
@@ -30,23 +28,18 @@ if TYPE_CHECKING:
 
     from deniable.declared import Definition
     from deniable_aggregator.answer.app import AppMetrics
-    from deniable_aggregator.store import Store
     from deniable_server.pages.parts.row import Row, State
     from deniable_server.service import App
 
 MOST_ROWS = 48
 """Metrics on one page of a list."""
-_EACH_ALONE = 20  # most metrics whose changes are tested each at the level; of more all are tested together
 FILTERS = ("q", "type", "owner", "state")
 """What the list is searched by, as parameters."""
 _STATES: dict[State, str] = {"changed": "Changed", "unpublished": "Not shown", "steady": "No change", "single": "One period"}
 _MOST_LABELS = 100  # answers of a metric among which words are looked for
 _MOST_NAMES = 2  # changes that the first sentence names
+_MOST_LETTERS = 8192  # of what is searched, that a page holds for its script
 _ALPHA = 0.05
-
-# The last row of each metric of a store, with what it was made of. It is made again when something is published or deleted.
-_rows: WeakKeyDictionary[Store, dict[str, tuple[tuple[object, ...], Row]]] = WeakKeyDictionary()
-_lock = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +67,7 @@ def page_of(app: App) -> Response:
         names, page, pages = paging.part(ids, MOST_ROWS)
         listed, matches = rows(app, names, known), len(ids)
     remembered = visitor.remembered()
+    texts = {each.id: searched(app, each.id) for each in listed}
     return frame.page(
         "index.html",
         app=app,
@@ -81,8 +75,7 @@ def page_of(app: App) -> Response:
         lights=strip.lights(app, known),
         groups=groups(listed),
         headline=headline(listed),
-        all=len(listed) == len(app.highest),
-        alone=len(listed) <= _EACH_ALONE,
+        texts=texts if len(listed) == len(app.highest) and sum(map(len, texts.values())) <= _MOST_LETTERS else {},
         metrics=len(app.highest),
         types=types(app),
         owners=owners(app),
@@ -106,7 +99,7 @@ def sought(app: App) -> list[Row]:
 
 def matching(app: AppMetrics, text: str = "", type_: str = "", owner: str = "") -> list[str]:
     """Return the metrics of a type and an owner with a text in their id, description, owner or answers; without any, all."""
-    words = text.casefold().split()
+    words = text.lower().split()
 
     def is_match(id_: str) -> bool:
         metric = app.highest[id_].metric
@@ -114,11 +107,17 @@ def matching(app: AppMetrics, text: str = "", type_: str = "", owner: str = "") 
             return False
         if not words:
             return True
-        labels = (metric.label(at) for at in range(min(len(metric.values), _MOST_LABELS)))
-        texts = " ".join((id_, metric.description, metric.owner, *labels)).casefold()
+        texts = searched(app, id_)
         return all(word in texts for word in words)
 
     return [id_ for id_ in app.highest if is_match(id_)]
+
+
+def searched(app: AppMetrics, id_: str) -> str:
+    """Return the text of a metric in which words are looked for, here and by the page's script."""
+    metric = app.highest[id_].metric
+    labels = (metric.label(at) for at in range(min(len(metric.values), _MOST_LABELS)))
+    return " ".join((id_, metric.description, metric.owner, *labels)).lower()
 
 
 def types(app: AppMetrics) -> list[str]:
@@ -132,16 +131,19 @@ def owners(app: AppMetrics) -> list[str]:
 
 
 def rows(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary]) -> list[Row]:
-    """Describe metrics, each as often as something of it is published."""
+    """Describe metrics, each as often as something of it is published, with what is found of all of the app's together."""
     today = datetime.now(UTC).date()
-    sources = {id_: _source(app, id_, known, today) for id_ in ids}
-    with _lock:
-        ready = dict(_rows.setdefault(app.store, {}))
-    current = {id_: row_ for id_, (source, row_) in ready.items() if source == sources.get(id_)}
-    new = _new(app, [id_ for id_ in ids if id_ not in current], known, today)
-    with _lock:
-        _rows[app.store].update({id_: (sources[id_], row_) for id_, row_ in new.items()})
-    return together([current.get(id_) or new[id_] for id_ in ids])
+    # What is found must not depend on what is searched for. Of very many metrics only those sought are looked at.
+    tested = list(app.highest) if len(app.highest) <= MOST_ROWS else ids
+    sources = {id_: ("row", id_, *_source(app, id_, known, today)) for id_ in tested}
+
+    def make() -> dict[str, Row]:
+        described = memo.each(app.store, sources, lambda missing: _new(app, missing, known, today))
+        listed = together([described[id_] for id_ in tested], len(app.highest) - len(tested))
+        return dict(zip(tested, listed, strict=True))
+
+    listed = memo.once(app.store, ("list", *sources.values()), make)
+    return [listed[id_] for id_ in ids]
 
 
 def _source(app: AppMetrics, id_: str, known: Mapping[Definition, Summary], today: date) -> tuple[object, ...]:
@@ -155,8 +157,6 @@ def _source(app: AppMetrics, id_: str, known: Mapping[Definition, Summary], toda
 
 
 def _new(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary], today: date) -> dict[str, Row]:
-    if not ids:
-        return {}
     measured = latest(app, ids, known)
     versions = {each.id: app.versions[each.id, each.version] for each in measured if each.n}
     courses = dict(zip(versions, recent(app, list(versions.values()), known), strict=True))
@@ -172,17 +172,17 @@ def _new(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary
     }
 
 
-def together(rows: list[Row]) -> list[Row]:
-    """Test the changes of many metrics together, so that few are false over the whole list."""
-    tested = [at for at, each in enumerate(rows) if each.change]
-    if len(rows) <= _EACH_ALONE:
-        return rows
-    changed = holm(np.array([change.p_value for each in rows if (change := each.change)]), _ALPHA)
-    listed = list(rows)
-    for at, differs in zip(tested, changed, strict=True):
-        if listed[at].state == "changed" and not differs:
-            listed[at] = replace(listed[at], state="steady")
-    return listed
+def together(
+    rows: Sequence[Row],
+    others: int,  # metrics of the app that are not among them, and are counted as if nothing were found of them
+) -> list[Row]:
+    """Test all changes and trends of many metrics together, so that with a chance of 95% none that is found is false."""
+    # By Holm's test, in which each metric has the same share of the 5%: one with many answers takes nothing from the others.
+    p_values = [test.found.p_value for each in rows for test in each.tests]
+    weights = [1 / len(each.tests) for each in rows for _ in each.tests]
+    rest = [1.0] * others
+    adjusted = iter(holm_adjusted(np.array([*p_values, *rest]), np.array([*weights, *rest])).tolist())
+    return [each.decided([next(adjusted) for _ in each.tests], _ALPHA) for each in rows]
 
 
 def groups(rows: Sequence[Row]) -> list[Group]:
@@ -192,12 +192,17 @@ def groups(rows: Sequence[Row]) -> list[Group]:
 
 
 def headline(rows: Sequence[Row]) -> dict[str, Any]:
-    """Say how many metrics changed, and which; and how many are not shown yet."""
-    changed = [each for each in rows if each.state == "changed"]
+    """Say how many metrics changed, and which changed most surely; and how many are not shown yet."""
+    changed = sorted((each for each in rows if each.state == "changed"), key=lambda each: each.moves[0].p_holm)
     waiting = [each for each in rows if each.state == "unpublished"]
     if len(waiting) == len(rows):
         return {"says": "Nothing is shown yet", "changes": [], "waiting": ""}
-    says = f"{len(changed)} of {plural(len(rows), 'metric')} changed" if changed else "No change beyond chance"
-    more = f" and {plural(len(changed) - _MOST_NAMES, 'more metric')}" if len(changed) > _MOST_NAMES else ""
+    trends = sum(each.moves[0].is_trend for each in changed)
+    counts = ((trends, "with a trend"), (len(changed) - trends, "since the period before"))
+    how = " and ".join(f"{count} {words}" for count, words in counts if count)
+    says = (
+        f"{len(changed)} of {plural(len(rows), 'metric')} changed: {how}" if changed else "No trend and no change beyond chance"
+    )
+    more = f" And {plural(len(changed) - _MOST_NAMES, 'more metric')}." if len(changed) > _MOST_NAMES else ""
     waits = f"{plural(len(waiting), 'metric')} {'is' if len(waiting) == 1 else 'are'} not shown yet" if waiting else ""
     return {"says": says, "changes": changed[:_MOST_NAMES], "more": more, "waiting": waits}

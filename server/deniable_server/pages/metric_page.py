@@ -103,6 +103,8 @@ def page_of(
         view=view,
         chosen={name: value for name, value in chosen.items() if value},
         compact=len(measured.estimates) > _COMPACT,
+        has_form=bool(facts["periods"] or (data and data.version.cells)),
+        closed_range=data.closed_range if data and measured.n and not facts["closed"] else "",
         here=".live_metric" if "live" in facts else ".metric",
         influence=float(declared.mechanism.influence),
         page=number,
@@ -147,7 +149,7 @@ def near(app: AppMetrics, id_: str) -> tuple[str | None, str | None]:
 def withheld(published: Sequence[Published], version: int, period: str | None) -> str:
     """Say which values of segments a version withholds, and why; empty if it withholds none."""
     (of,) = (each for each in published if each.declared.metric.version == version)
-    names = [figures.segment(cell) for cell in of.withheld(period)]
+    names = [figures.group(cell) for cell in of.withheld(period)]
     if not names:
         return ""
     more = f" and {len(names) - _MOST_WITHHELD} more" if len(names) > _MOST_WITHHELD else ""

@@ -94,7 +94,7 @@ def view(
         Quantile(
             f"{100 * quantile.share:g}%",
             measure.estimate(quantile.value, quantile.interval),
-            measure.difference(quantile.interval, quantile.interval),
+            measure.ends(quantile.interval),
             quantile.resolved,
         )
         for quantile in number.quantiles

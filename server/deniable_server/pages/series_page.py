@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.figures import moment
-from deniable_aggregator.answer.over_time.sentence import NAMES, measure_of
+from deniable_aggregator.answer.over_time.sentence import NAMES, changes_of, measure_of, trends_of
 from deniable_server.pages.parts import timeline
 from deniable_server.pages.parts.timeline import Pin
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from deniable_server.pages.parts.timeline import LinePicture, TimeTick
 
 _MOST_LINES = 6
+_MOST_CELLS = 600  # of the table
 _APART = {"hour": "four hours apart", "day": "a week apart", "week": "four weeks apart", "month": "four months apart"}
 _REMARKS = {"joined": "too few reports: counted with the next period", "withheld": "withheld", "missing": "no release"}
 
@@ -40,7 +41,7 @@ class PeriodRow:
     """A period in the table."""
 
     period: str  # its name in words
-    cells: tuple[str, ...]  # the estimate of each picture with its interval, as text; empty without one
+    cells: tuple[str, ...]  # the estimate of each label with its interval, as text; empty without one
     reports: str  # their number, as text
     remark: str  # why there is no estimate, or what else is to be known; empty if nothing is
 
@@ -50,9 +51,11 @@ class SeriesView:
     """A metric over time on a page."""
 
     sentence: str  # what changed; empty if no two closed periods can be compared
-    trend: str  # which line rises or falls most; empty where too few periods are closed
+    trend: str  # which lines rise or fall; empty where too few periods are closed
+    leads: bool  # whether the trend is what happened: nothing changed since the period before
     # Of the most frequent values, `_MOST_LINES` at most; none if fewer than two periods have estimates.
     pictures: tuple[LinePicture, ...]
+    labels: tuple[str, ...]  # of the columns of the table: those of the pictures, and then the other values
     rows: tuple[PeriodRow, ...]  # the same as a table, the last period first
     reports: tuple[tuple[float, float, float], ...]  # left end, width and height of a bar for each period: its number of reports
     most: str  # what the top of these bars stands for
@@ -73,9 +76,11 @@ def view(
 ) -> SeriesView | None:
     """Describe what a page shows of a series; None if it has no estimates."""
     course = outline or series
-    lines, periods, length = _chosen(course), course.periods, course.period_length
+    every, periods, length = _ranked(course), course.periods, course.period_length
+    lines = every[:_MOST_LINES]
     if not lines:
         return None
+    listed = every if len(every) * len(periods) <= _MOST_CELLS else lines
     top, most = timeline.report_ticks(max(each.n for each in periods))
     width = 100 / len(periods)
     bars = tuple((width * (at + 0.15), width * 0.7, 100 * each.n / top) for at, each in enumerate(periods) if each.n)
@@ -86,6 +91,7 @@ def view(
     return SeriesView(
         sentence=series.says,
         trend=series.trend_says,
+        leads=any(trend.differs for _, trend in trends_of(series)) and not any(each.differs for _, each in changes_of(series)),
         pictures=tuple(
             timeline.picture(
                 line,
@@ -102,14 +108,15 @@ def view(
         )
         if is_drawn
         else (),
-        rows=tuple(_row(course, lines, at) for at in reversed(range(len(periods)))),
+        labels=tuple(NAMES.get(line.kind, line.label) for line in listed),
+        rows=tuple(_row(course, listed, at) for at in reversed(range(len(periods)))),
         reports=bars,
         most=most,
         versions=tuple(_versions(periods)),
         ticks=timeline.time_ticks(periods, length),
         shifts=tuple(shifts),
         length=length,
-        note=_note(series, course, total),
+        note=" ".join(filter(None, (_note(series, course, total), _lines_note(course, len(lines), len(every), len(listed))))),
         gaps=any(each.state in ("withheld", "missing") for each in periods),
         open=any(each.state == "published" and not each.closed for each in periods),
     )
@@ -146,16 +153,29 @@ def _pins(series: Series, course: Series, lines: Sequence[Line]) -> tuple[dict[s
     return pins, texts
 
 
-def _chosen(series: Series) -> list[Line]:
-    """Return the lines to draw: of yes and no only yes, of many values those that are most frequent now."""
+def _lines_note(series: Series, drawn: int, every: int, listed: int) -> str:
+    """Say how many values are drawn, of how many."""
+    if series.lines[0].kind != "share" or drawn == every + series.left_out:
+        return ""
+    rest = (
+        ""
+        if listed == every and not series.left_out
+        else " The file of weeks has more.".replace("weeks", f"{series.period_length}s")
+    )
+    return f"{drawn} of {every + series.left_out} are drawn, the most frequent ones.{rest}"
+
+
+def _ranked(series: Series) -> list[Line]:
+    """Return the lines that have points: of yes and no only yes, of many values the most frequent over all periods first."""
     lines = [line for line in series.lines if any(line.points) and line.value is not False]
-    largest = sorted(lines, key=_latest, reverse=True)[:_MOST_LINES]
-    return lines if series.lines[0:1] and series.lines[0].kind != "share" else largest
+    return lines if series.lines[0:1] and series.lines[0].kind != "share" else sorted(lines, key=_overall, reverse=True)
 
 
-def _latest(line: Line) -> float:
-    last = next(point.estimate for point in reversed(line.points) if point)
-    return -1.0 if isnan(last) else last
+def _overall(line: Line) -> float:
+    """Return the estimate of all periods together."""
+    known = [point for point in line.points if point and not isnan(point.estimate)]
+    n = sum(point.n for point in known)
+    return sum(point.n * point.estimate for point in known) / n if n else -1.0
 
 
 # Words
@@ -163,7 +183,7 @@ def _latest(line: Line) -> float:
 
 def _shift(line: Line, shift: Shift, series: Series) -> tuple[str, str, str]:
     """Say of a shift when it began, what it is, and what else is to be known."""
-    begins, seen = (moment(name, series.period_length) for name in (shift.begins, shift.seen))
+    begins, seen = figures.brief(shift.begins, series.period_length), moment(shift.seen, series.period_length)
     name = NAMES.get(line.kind) or figures.quoted(line.label)
     what = f"{name} {shift.direction} by {_by(line, shift, series)}"
     if shift.single:
@@ -173,15 +193,10 @@ def _shift(line: Line, shift: Shift, series: Series) -> tuple[str, str, str]:
 
 def _by(line: Line, shift: Shift, series: Series, *, sign: bool = False) -> str:
     """Write the size of a shift: without a sign, or in few letters with one."""
-    ends = shift.interval
-    if series.scale == "log":
-        return measure_of(line, series).difference(ends, ends)
-    low, high = ends if shift.size > 0 else (-ends[1], -ends[0])
-    words = measure_of(line, series).difference((low, high), shift.interval)
-    if not sign:
-        return words
-    mark = "+" if shift.size > 0 else figures.MINUS
-    return f"{mark}{words.removesuffix(' points').replace(' to ', f' to {mark}')}"
+    measure = measure_of(line, series)
+    if sign:
+        return measure.signed(shift.interval).removesuffix(" points")
+    return measure.size(shift.interval, is_rise=shift.direction == "rose")
 
 
 def _between(line: Line, series: Series) -> str:
@@ -226,7 +241,7 @@ def _row(series: Series, lines: Sequence[Line], at: int) -> PeriodRow:
     of_period = [(line, shift) for line in lines for shift in line.shifts if shift.begins == period.period]
     remarks += [", ".join(_shift(line, shift, series)[1:]) for line, shift in of_period]
     return PeriodRow(
-        moment(period.period, series.period_length),
+        figures.brief(period.period, series.period_length),
         tuple(_cell(line.points[at], measure_of(line, series)) for line in lines),
         figures.count(period.n) if period.n else "",
         "; ".join(filter(None, remarks)),

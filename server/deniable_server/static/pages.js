@@ -1,22 +1,20 @@
 // What pages do beside what they say. Without this nothing is missing. Nothing is sent and nothing is kept.
 "use strict";
 
-// The list of metrics: while somebody types, rows without these words go. It needs all metrics; else the server looks for them.
-const list = document.querySelector(".groups[data-all]");
+// The list of metrics: while somebody types, rows without these words go. Both here and on the server the words are looked for in
+// data-text. Pages without it leave the search to the server.
+const list = document.querySelector(".groups:has([data-text])");
 const form = document.querySelector("form.search");
 if (list && form) {
   const said = document.createElement("span");
   said.setAttribute("role", "status");
   form.append(said);
-  const rows = [...list.querySelectorAll(".metrics > li")].map((row) => {
-    const parts = row.querySelectorAll("h3, .description, .owner, .now");
-    return { row, text: [...parts].map((part) => part.textContent).join(" ").toLowerCase() };
-  });
+  const rows = [...list.querySelectorAll(".metrics > li")];
   form.elements.q.addEventListener("input", (event) => {
     const words = event.target.value.toLowerCase().split(/\s+/);
-    for (const { row, text } of rows) row.hidden = !words.every((word) => text.includes(word));
+    for (const row of rows) row.hidden = !words.every((word) => row.dataset.text.includes(word));
     for (const group of list.children) group.hidden = !group.querySelector("li:not([hidden])");
-    const left = rows.filter(({ row }) => !row.hidden).length;
+    const left = rows.filter((row) => !row.hidden).length;
     said.textContent = left < rows.length ? `${left} of ${rows.length} metrics` : "";
   });
 }

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from deniable.registry.period import bounds
+from deniable_aggregator.answer.figures import listed, moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,22 +24,19 @@ def why_absent(
     period: str | None,  # that was asked for
     spans: Sequence[Span],  # what is published of other periods, in order
     length: str,  # of a period
-    awaited: str,  # when the next release is due, in words
+    awaited: str,  # when the first release is due, in words; empty if something else of the metric is published
 ) -> str:
     """Say why nothing is published of a period, or of all; and where something is."""
-    if not spans:
+    if not spans and awaited:
         return f"nothing of {metric} is published yet: {awaited}"
-    if period is None:
+    if period is None or not spans:
         return f"nothing of {metric} is published of this segment"
     begins, ends = bounds(period, length)
-    now = datetime.now(UTC)
+    now, name = datetime.now(UTC), moment(period, length)
     if begins > now:
-        return f"{period} lies ahead, so nobody can have answered in it; the last {length} published is {spans[-1].last}"
+        return f"{name} lies ahead, so nobody can have answered in it; last published is {moment(spans[-1].last, length)}"
     if period < spans[0].last:
-        return f"{period} lies before the first {length} published, {spans[0].last}"
+        return f"{name} lies before the first {length} published, {moment(spans[0].last, length)}"
+    near = [moment(span.last, length) for span in nearest(period, spans)]
     still = f"; the {length} is not over" if ends > now else ""
-    return f"nothing of {metric} is published of {period}; nearest {_named(nearest(period, spans))}{still}"
-
-
-def _named(spans: Sequence[Span]) -> str:
-    return f"{'is' if len(spans) == 1 else 'are'} {' and '.join(span.last for span in spans)}"
+    return f"nothing of {metric} is published of {name}; nearest {'is' if len(near) == 1 else 'are'} {listed(near)}{still}"

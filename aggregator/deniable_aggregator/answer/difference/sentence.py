@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.comparison import Comparison, ValueDiffering
 
 
+_MOST_NAMED = 3  # values that differ
+
+
 def sentence(
     comparison: Comparison,
     length: str,  # of the metric's periods
@@ -22,22 +25,31 @@ def sentence(
     rows = [row for row in comparison.differences if row.value is not False]  # the share of no mirrors that of yes
     if not rows:
         return f"{a} and {b} cannot be compared: {comparison.reason}."
-    moved = [row for row in rows if row.differs]
+    moved = sorted((row for row in rows if row.differs), key=lambda row: -abs(distance(row.difference, scale)))
     if not moved:
         return f"No difference beyond chance between {a} and {b}."
-    most = max(moved, key=lambda row: abs(distance(row.difference, scale)))
-    up, of_shares = distance(most.difference, scale) > 0, is_of_shares(comparison)
-    first, second, by = (
-        estimate(most.first, most, comparison),
-        estimate(most.second, most, comparison),
-        measure_of(most, comparison).size(most.simultaneous, most.interval),
+    most, *others = (_how(row, comparison) for row in moved[:_MOST_NAMED])
+    more = len(moved) - _MOST_NAMED
+    count = [f"{more} more {'differs' if more == 1 else 'differ'}"] if more > 0 else []
+    first, second = (estimate(each, moved[0], comparison) for each in (moved[0].first, moved[0].second))
+    where = (
+        f"from {a} to {b}: {first} before, {second} after"
+        if comparison.kind == "periods"
+        else f"with {b} than with {a}: {second} against {first}"
     )
-    subject = figures.quoted(most.label) if of_shares else f"The {name_of(most)}"
-    others = f" {len(moved) - 1} more {'differs' if len(moved) == 2 else 'differ'}." if len(moved) > 1 else ""  # noqa: PLR2004
-    if comparison.kind == "periods":
-        return f"{subject} {'rose' if up else 'fell'} from {first} in {a} to {second} in {b}, by {by}.{others}"
-    how = ("more" if up else "less") + " frequent" if of_shares else "higher" if up else "lower"
-    return f"{subject} is {how} in {b} than in {a}: {second} against {first}, by {by}.{others}"
+    return " ".join(f"{figures.beginning(each)}." for each in (f"{most[0]} {where}, {most[1]}", *map(" ".join, others), *count))
+
+
+def _how(row: ValueDiffering, comparison: Comparison) -> tuple[str, str]:
+    """Say of one value in which direction it differs, and by how much."""
+    up, of_shares = distance(row.difference, comparison.scale) > 0, is_of_shares(comparison)
+    subject = figures.quoted(row.label) if of_shares else f"the {name_of(row)}"
+    verb = (
+        ("rose" if up else "fell")
+        if comparison.kind == "periods"
+        else f"is {('more' if up else 'less') + ' frequent' if of_shares else 'higher' if up else 'lower'}"
+    )
+    return f"{subject} {verb}", f"by {measure_of(row, comparison).size(row.simultaneous, is_rise=up)}"
 
 
 def sides_in_words(
@@ -47,7 +59,7 @@ def sides_in_words(
     """Write what the two sides are."""
     a, b = comparison.a.name, comparison.b.name
     if comparison.kind == "segments":
-        return figures.segment(a), figures.segment(b)
+        return figures.group(a), figures.group(b)
     return side_of(a, length).words, side_of(b, length).words
 
 

@@ -44,6 +44,8 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "difference": ("number", "the estimate less that compared with; on a logarithmic scale their ratio"),
     "diff_low": ("number", "low end of its interval"),
     "diff_high": ("number", "high end"),
+    "diff_low_all": ("number", "low end of the interval that holds together with those of all differences of all pages"),
+    "diff_high_all": ("number", "high end; beside the verdict of p_holm this interval stands"),
     "p": ("number", "chance of error at which the interval would just include no difference"),
     "p_holm": ("number", "the same for all differences of all pages together"),
     "trend": ("number", "rise in a period, of a line through the closed periods; on a logarithmic scale a factor"),

@@ -62,6 +62,8 @@ class Trend(Struct, frozen=True, forbid_unknown_fields=True):
         Interval,
         Meta(description="Interval of the slope that holds together with those of all other values shown"),
     ]
+    p_value: Annotated[Number, Meta(description="Chance of error at which the pointwise interval would just include no rise")]
+    differs: Annotated[bool, Meta(description="Whether it rises or falls, at the level for all values shown together (Holm)")]
 
 
 class Shift(Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,9 +10,8 @@ from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.model.series import Series
 from deniable_aggregator.answer.over_time.numbers import number_lines
 from deniable_aggregator.answer.over_time.periods import earlier_releases, estimate, join, last_periods, period_state
-from deniable_aggregator.answer.over_time.sentence import change_in_words
+from deniable_aggregator.answer.over_time.sentence import change_in_words, trend_in_words
 from deniable_aggregator.answer.over_time.shares import share_lines
-from deniable_aggregator.answer.over_time.trend import trend_in_words
 from deniable_aggregator.answer.select import earlier_in_words
 from deniable_aggregator.answer.versions import answers
 

@@ -14,6 +14,7 @@ from deniable_aggregator.answer.model.series import BetweenPeriods, PeriodChange
 from deniable_aggregator.answer.readings.differing import differing
 from deniable_aggregator.answer.readings.number import NumberReading, moved, to_number
 from deniable_aggregator.answer.readings.numbers_differing import of_mean_and_median
+from deniable_aggregator.decode.multiple_testing import holm
 from deniable_aggregator.inference import shift
 from deniable_aggregator.inference.between import FEWEST_PAIRS
 from deniable_aggregator.inference.difference import Difference
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
     Changes = tuple[PeriodChange | None, Trend | None, list[Shift], BetweenPeriods | None]
 
-Look = Literal["all", "last", "none"]
-"""For which changes is looked: for all; for that between the last two periods, without trends and shifts; or for none."""
+Look = Literal["all", "unshifted", "none"]
+"""For which changes is looked: for all; for all but shifts; or for none."""
 COMPARED = {"hour": timedelta(days=1), "day": timedelta(weeks=1)}
 """How far before a period the one that it is compared with lies: people do other things at night, and on Sundays."""
 _REFERENCE = 56  # last periods that tell by how much periods differ
@@ -82,8 +83,13 @@ class ClosedPeriods:
         ends = (end for low, high in intervals for end in (np.maximum(low, -most), np.minimum(high, most)))
         columns = ([distance(each) for each in column.tolist()] for column in (fit.estimate, *ends))
         since, last = (self.periods[at].selection.last for at in (0, -1))
-        rows = zip(*columns, strict=True)
-        return [Trend(since, last, rise, (low, high), (lowest, highest)) for rise, low, high, lowest, highest in rows]
+        p_value = fit.p_value
+        differs = np.resize(holm(p_value[: fit.hypotheses], 1 - level), len(p_value))
+        rows = zip(*columns, p_value.tolist(), differs.tolist(), strict=True)
+        return [
+            Trend(since, last, rise, (low, high), (lowest, highest), p, found)
+            for rise, low, high, lowest, highest, p, found in rows
+        ]
 
     def shifts(self, hypotheses: int) -> dict[int, list[Shift]]:
         """Return the shifts that were seen in the periods shown, by line."""
@@ -134,7 +140,7 @@ def changes_of(
     """Return what changed in each line: between two periods, on average, and for good."""
     if look == "none":
         return [(None, None, [], None)] * lines
-    changes, trends = current.changes(level), current.trends(level) if look == "all" else []
+    changes, trends = current.changes(level), current.trends(level)
     looks = current.declared.metric.least_shift is not None and bool(remembered.periods) and look == "all"
     shifts, usual = (remembered.shifts(hypotheses), remembered.usual_differences()) if looks else ({}, [])
     return [

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from deniable_aggregator.publish.release import Summary
 
 _LINE = {"hour": 48, "day": 31, "week": 26, "month": 13}
-"""How many periods a small line has."""
+"""How many periods a small line has, and a trend is looked for in."""
 _COMPARED = {"hour": 32, "day": 14, "week": 4, "month": 4}
-"""How many periods tell the last change, although the last ones may be open."""
+"""How many periods tell the last change, although the last ones may be open: enough of metrics with very many values."""
+_MOST_VALUES = 100
 
 
 def recent(app: AppMetrics, versions: Sequence[Declared], known: Mapping[Definition, Summary]) -> list[Series]:
-    """Estimate versions of metrics, each with a release, in their last periods; only the last change is looked for."""
+    """Estimate versions of metrics, each with a release, in their last periods, with the last change and the trend."""
     strata = {
         version.definition: [Stratum(*version.definition, name, "") for name in _names(version, known[version.definition].last)]
         for version in versions
@@ -35,11 +36,11 @@ def recent(app: AppMetrics, versions: Sequence[Declared], known: Mapping[Definit
     listed = []
     for version in versions:
         releases = {each.period: (each, notes[each]) for each in strata[version.definition] if each in notes}
-        listed.append(series([Published(app, version, {"": releases})], look="last"))
+        listed.append(series([Published(app, version, {"": releases})], look="unshifted"))
     return listed
 
 
 def _names(version: Declared, last: str) -> list[str]:
     metric = version.metric
-    is_line = metric.estimate or any(value is True for value in metric.values)  # of others the list draws the shape of one period
+    is_line = metric.estimate or (not metric.open and len(metric.values) <= _MOST_VALUES)
     return list(islice(back(last, "", metric.period), (_LINE if is_line else _COMPARED)[metric.period]))

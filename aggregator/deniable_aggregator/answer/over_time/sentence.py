@@ -1,20 +1,30 @@
-"""What is said of a series: what changed most between its last two periods that are alike."""
+"""What is said of a series: what changed since the period before, and which trend it has.
+
+Beside the verdict of a test of several values together stands the interval that holds for all of them at once. Holm's test
+finds a little more than these intervals exclude. What is found then is said to have moved by up to so much.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.figures import Measure, distance
+from deniable_aggregator.answer.model.series import PeriodChange, Trend
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from deniable_aggregator.answer.model.series import Line, PeriodChange, Series
+    from deniable_aggregator.answer.model.series import Line, Series
 
 NAMES = {"mean": "Mean", "geometric_mean": "Geometric mean", "median": "Median"}
 """What lines of numbers are called."""
+FEWEST = 5
+"""Closed periods of which it is worth saying that they show no trend: fewer hardly can."""
+_MOST_NAMED = 3
+
+Found = TypeVar("Found", PeriodChange, Trend)
 
 
 def measure_of(line: Line, series: Series) -> Measure:
@@ -22,14 +32,43 @@ def measure_of(line: Line, series: Series) -> Measure:
     return Measure(line.kind == "share", series.unit, series.scale)
 
 
+def closed_periods(series: Series) -> int:
+    """Count the closed periods of the version described."""
+    return sum(each.state == "published" and each.closed and each.version == series.version for each in series.periods)
+
+
 def changes_of(series: Series) -> list[tuple[Line, PeriodChange]]:
     """Return the lines whose last closed period can be compared, each with its change: of yes and no only yes."""
     return [(line, line.change) for line in series.lines if line.change and line.value is not False]
 
 
-def largest(changes: Sequence[tuple[Line, PeriodChange]], scale: str) -> tuple[Line, PeriodChange]:
-    """Return the line that changed most, with its change."""
-    return max(changes, key=lambda pair: abs(distance(pair[1].difference, scale)))
+def trends_of(series: Series) -> list[tuple[Line, Trend]]:
+    """Return the lines with enough closed periods, each with its trend: of yes and no only yes."""
+    return [(line, line.trend) for line in series.lines if line.trend and line.value is not False]
+
+
+def rises(found: PeriodChange | Trend, scale: str) -> bool:
+    """Whether a line went up."""
+    return _size(found, scale) > 0
+
+
+def size(found: PeriodChange | Trend, series: Series) -> float:
+    """Return how far a line moved in all, whatever the direction; of numbers in their unit, or as a logarithm."""
+    return abs(_size(found, series.scale)) * (_steps(found, series) if isinstance(found, Trend) else 1)
+
+
+def change_of(line: Line, change: PeriodChange, series: Series) -> str:
+    """Say by how much a line changed since the period before."""
+    is_rise = rises(change, series.scale)
+    return f"{_subject(line)} {_verb(is_rise)} by {measure_of(line, series).size(change.simultaneous, is_rise=is_rise)}"
+
+
+def trend_of(line: Line, trend: Trend, series: Series) -> str:
+    """Say by how much a line rose or fell on average in a period, and in all."""
+    measure, is_rise, steps = measure_of(line, series), rises(trend, series.scale), _steps(trend, series)
+    low, high = ((end**steps if series.scale == "log" else steps * end) for end in trend.simultaneous)
+    rate, total = measure.rate(trend.simultaneous, is_rise=is_rise), measure.size((low, high), is_rise=is_rise)
+    return f"{_subject(line)} {_verb(is_rise)} by {rate} a {series.period_length}, in all {total}"
 
 
 def change_in_words(series: Series) -> str:
@@ -38,17 +77,72 @@ def change_in_words(series: Series) -> str:
     if not changes:
         published = sum(each.state == "published" for each in series.periods)
         return f"What changed is said once two {length}s of one version are closed." if published > 1 else ""
-    moved = [pair for pair in changes if pair[1].differs]
     since, last = changes[0][1].since, changes[0][1].last
-    if not moved:
-        return f"No change beyond chance since {figures.moment(since, length)}."
-    line, change = largest(moved, series.scale)
-    verb = "rose" if distance(change.difference, series.scale) > 0 else "fell"
-    measure = measure_of(line, series)
-    # Holm's test finds more than intervals of all values together, so these may hold 0 still.
-    sizes = [distance(end, series.scale) for end in change.simultaneous]
-    ends = change.simultaneous if sizes[0] * sizes[1] > 0 else change.interval
-    subject = figures.quoted(line.label) if measure.is_share else f"The {NAMES[line.kind].lower()}"
-    other = "other value" if measure.is_share else "other figure"
-    others = f" {plural(len(moved) - 1, other)} changed, too." if len(moved) > 1 else ""
-    return f"{subject} {verb} by {measure.size(ends, change.interval)}, {figures.moments(since, last, length)}.{others}"
+    if not any(change.differs for _, change in changes):
+        unmoved = _unmoved(changes, series)
+        return f"No change beyond chance from {figures.moments(since, last, length)}: {unmoved}."
+    when = f", from {figures.moments(since, last, length)}"
+    return _all_found(changes, series, change_of, when, "changed")
+
+
+def trend_in_words(series: Series) -> str:
+    """Say which lines rise or fall, if any does beyond chance; empty where too few periods are closed."""
+    trends, length = trends_of(series), series.period_length
+    if any(trend.differs for _, trend in trends):
+        interval = figures.interval(series.level, together=len(trends) > 1)
+        since, last = trends[0][1].since, trends[0][1].last
+        when = f", from {figures.moments(since, last, length)} ({interval})"
+        words = _all_found(trends, series, trend_of, when, "have a trend", "has a trend")
+        return f"On average {figures.within(words)}"
+    if 1 < (closed := closed_periods(series)) < FEWEST:
+        return f"{plural(closed, length)} are too few to show a trend."
+    if not trends:
+        return ""
+    since, last = trends[0][1].since, trends[0][1].last
+    return f"No trend beyond chance from {figures.moments(since, last, length)}: {_unmoved(trends, series)} a {length}."
+
+
+def _all_found(
+    pairs: Sequence[tuple[Line, Found]],
+    series: Series,
+    words: Callable[[Line, Found, Series], str],
+    when: str,  # stands behind the first
+    many: str,
+    one: str = "",
+) -> str:
+    """Name up to three lines that moved, the one that moved most first, and count the others."""
+    found = sorted((pair for pair in pairs if pair[1].differs), key=lambda pair: -size(pair[1], series))
+    first, *others = [words(*pair, series) for pair in found[:_MOST_NAMED]]
+    more = len(found) - _MOST_NAMED
+    count = f"{more} more {one or many if more == 1 else many}" if more > 0 else ""
+    return " ".join(f"{figures.beginning(each)}." for each in (f"{first}{when}", *others, count) if each)
+
+
+def _unmoved(pairs: Sequence[tuple[Line, Found]], series: Series) -> str:
+    """Say by how much lines may have moved that did not move beyond chance."""
+    line, found = pairs[0]
+    if len(pairs) == 1:
+        return measure_of(line, series).signed(found.simultaneous)
+    if line.kind == "share":
+        most = measure_of(line, series).most([each.simultaneous for _, each in pairs])
+        none = f"none of the {len(pairs)} most frequent answers" if series.left_out else "no answer"
+        return f"{none} rose or fell by more than {most}"
+    return figures.listed([f"{_subject(line)} {measure_of(line, series).signed(each.simultaneous)}" for line, each in pairs])
+
+
+def _subject(line: Line) -> str:
+    return figures.quoted(line.label) if line.kind == "share" else f"the {NAMES[line.kind].lower()}"
+
+
+def _steps(trend: Trend, series: Series) -> int:
+    """Count the periods from the first of a trend to its last."""
+    names = [each.period for each in series.periods]
+    return names.index(trend.last) - names.index(trend.since)
+
+
+def _verb(is_rise: bool) -> str:  # noqa: FBT001
+    return "rose" if is_rise else "fell"
+
+
+def _size(found: PeriodChange | Trend, scale: str) -> float:
+    return distance(found.slope if isinstance(found, Trend) else found.difference, scale)

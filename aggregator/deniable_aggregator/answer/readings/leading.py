@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.estimate import Estimate
 
 _MOST_NAMED = 4
+_MOST_LISTED = 3  # options of a set
 
 
 def leading(
@@ -53,10 +54,7 @@ def in_words(
     if not lead.leaders and lead.count == lead.of and not any(row.detected for row in rows):
         return _undetected(limit)
     yes = next((row for row in rows if row.value is True), None)
-    if yes:
-        return _of_yes(yes)
-    by_value = {row.value: row for row in rows}
-    return _of_many(metric, [by_value[value] for value in lead.leaders], lead)
+    return _of_yes(yes) if yes else _of_many(metric, lead, rows)
 
 
 def _undetected(limit: float) -> str:
@@ -70,20 +68,31 @@ def _of_yes(yes: ValueEstimate) -> str:
     return f"{figures.share(yes.frequency, yes.stderr)} answer {figures.quoted('yes')} ({_between([yes])})."
 
 
-def _of_many(metric: Metric, named: Sequence[ValueEstimate], lead: Leading) -> str:
+def _of_many(metric: Metric, lead: Leading, rows: Sequence[ValueEstimate]) -> str:
+    by_value = {row.value: row for row in rows}
+    named = [by_value[value] for value in lead.leaders]
     noun = "option" if metric.kind.options else "answer"
     count, of = lead.count, lead.of
     if of == 1:
         return f"{_share(named[0])} answer {figures.quoted(named[0].label)} ({_between(named)})."
     searched = " found" if metric.discover else ""
     if count == 1 and named:
-        return f"{figures.quoted(named[0].label)} is the most frequent {noun}{searched}: {_share(named[0])} ({_between(named)})."
+        first = f"{figures.quoted(named[0].label)} is the most frequent {noun}{searched}: {_share(named[0])} ({_between(named)})."
+        return " ".join([first, *_next(rows)]) if metric.kind.options else first
     if count == of or count > _MOST_NAMED or count > len(named):
         those = f"all {count:,}" if count == of else f"{count:,} of {of:,}"
         return f"No clear leader: {those} {plural_noun(noun)}{searched} may be first."
     names = figures.listed([figures.quoted(row.label) for row in named])
     most = f"are the {count} most frequent {plural_noun(noun)}{searched}" if lead.ahead else "lead"
     return f"{names} {most}: {_between(named)} each. Which is first cannot be told."
+
+
+def _next(rows: Sequence[ValueEstimate]) -> list[str]:
+    """Name the options after the first by their estimates. That they come in this order is not tested, and not said."""
+    ordered = sorted((row for row in rows if not isnan(row.frequency)), key=lambda row: -row.frequency)
+    others = [row for row in ordered[1:_MOST_LISTED] if row.detected]
+    listed = [f"{figures.quoted(row.label)} {_share(row)} ({_between([row])})" for row in others]
+    return [f"Next by estimate: {figures.listed(listed)}."] if listed else []
 
 
 def _share(row: ValueEstimate) -> str:

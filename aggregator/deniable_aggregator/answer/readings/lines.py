@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,28 +16,59 @@ from deniable_aggregator.answer.readings.numbers_differing import alone, of_quan
 from deniable_aggregator.inference.slope import LEAST, Course, slope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from deniable.registry import Metric
-    from deniable_aggregator.answer.reading import LineOptions, Lines
-    from deniable_aggregator.inference.difference import Differences
+    from deniable_aggregator.answer.reading import Lines
+    from deniable_aggregator.inference.difference import Differences, Ends
 
 _UNKNOWN = float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class LineDifferences:
+    """How lines differ from those of another tally."""
+
+    parts: Sequence[tuple[int, Differences]]  # those that are compared, each with the place of its first line
+    distance: Callable[[float], float]  # how a difference of means is written, from `moved`
+    lines: int  # how many there are
+
+    @cached_property
+    def p_value(self) -> NDArray[np.float64]:
+        """Of each line; nan where it is not compared."""
+        return self._joined([(at, part.p_value) for at, part in self.parts])
+
+    @cached_property
+    def estimates(self) -> NDArray[np.float64]:
+        """Of each line; nan where it is not compared. On a logarithmic scale it is a ratio."""
+        return self._joined([(at, self._written(part.estimates)) for at, part in self.parts])
+
+    def interval(self, level: float) -> Ends:
+        """Compute the interval of each line alone."""
+        ends = [(at, part.interval(level)) for at, part in self.parts]
+        low, high = (self._joined([(at, self._written(each[end])) for at, each in ends]) for end in (0, 1))
+        return low, high
+
+    def _written(self, column: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.array([self.distance(each) for each in column.tolist()])
+
+    def _joined(self, columns: Sequence[tuple[int, NDArray[np.float64]]]) -> NDArray[np.float64]:
+        column = np.full(self.lines, _UNKNOWN)
+        for at, own in columns:
+            column[at : at + len(own)] = own
+        return column
 
 
 def differences(
     base: Lines,
     lines: Lines,
-    options: LineOptions,
     planned: float | None,  # the difference for which an experiment was planned
-) -> NDArray[np.float64] | str:
-    """Compare each line with that of another tally: difference, low end, high end and p-value, (4, lines). Or say why not."""
-    # nan of an arithmetic mean on a logarithmic scale, and of quantiles that are not compared. There differences are ratios.
+) -> LineDifferences | str:
+    """Compare each line with that of another tally, or say why not: no arithmetic mean on a logarithmic scale is compared."""
     if lines.alike != base.alike:
         return "the base has other answers"
-    columns = np.full((4, len(lines.labels)), _UNKNOWN)
     metric, sides = lines.reading.declared.metric, (base.side, lines.side)
     compared: list[tuple[int, Differences]] = []
     if sides[0] and sides[1]:  # of a number the mean, which comes first
@@ -44,12 +77,7 @@ def differences(
         shares = [(at, share) for at, label in enumerate(lines.labels) if (share := share_of(label))]
         quantiles = [(at, of_quantile(base.reading, lines.reading, share)) for at, share in shares]
         compared += [(at, difference) for at, difference in quantiles if difference]
-    distance = moved(metric)
-    for at, difference in compared:
-        lengths = [difference.estimates, *difference.interval(options.level)]
-        rows = *([distance(each) for each in column.tolist()] for column in lengths), difference.p_value
-        columns[:, at : at + len(difference.estimates)] = rows
-    return columns
+    return LineDifferences(compared, moved(metric), len(lines.labels))
 
 
 def why_alone(

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.query import Query
     from deniable_aggregator.answer.question import Question, Words
     from deniable_aggregator.answer.reading import Lines
+    from deniable_aggregator.answer.readings.lines import LineDifferences
     from deniable_aggregator.answer.select import Published, Selection
 
 
@@ -207,12 +208,12 @@ def _rise(
 
 def _group(estimates: _Estimates, plan: _Plan, rise: tuple[Lines | None, NDArray[np.float64] | str] | None) -> Group:
     selections, lines = estimates.together(plan.selections)
-    difference: NDArray[np.float64] | str | None = plan.alone or None
+    difference: LineDifferences | str | None = plan.alone or None
     planned = estimates.planned(plan) if plan.sides else None
     if lines and plan.sides:
         base, own = map(estimates.of, plan.sides)
         if base and own:
-            difference = differences(base, own, estimates.options, planned)
+            difference = differences(base, own, planned)
     last, slope = rise or (None, None)
     if last and lines and not isinstance(slope, str) and last.alike != lines.alike:
         slope = f"the trend is that of version {last.reading.declared.metric.version}"

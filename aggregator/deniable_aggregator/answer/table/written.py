@@ -13,7 +13,7 @@ from deniable_aggregator.answer.model.fields import days_of
 from deniable_aggregator.answer.model.query import Page
 from deniable_aggregator.answer.model.rows import COLUMNS, About, RowColumn
 from deniable_aggregator.answer.question.cells import segments_of
-from deniable_aggregator.answer.readings.lines import why_alone
+from deniable_aggregator.answer.readings.lines import LineDifferences, why_alone
 from deniable_aggregator.decode.multiple_testing import holm_adjusted
 
 if TYPE_CHECKING:
@@ -40,9 +40,8 @@ class Group:
     selections: Sequence[Selection]  # the releases that it rests on, one selection for each version; none if none is published
     lines: Lines | None  # its estimates; None if nothing is published, and if no value is asked for
     base: Selection | None  # the releases that it is compared with; None if it is compared with none
-    # difference, rise: (4, lines) and (3, lines), as `differences` and `trends` return them; or why there are none, in words.
-    # None if none is asked for.
-    difference: NDArray[np.float64] | str | None
+    # difference, rise: as `differences` and `trends` return them; or why there are none, in words. None if none is asked for.
+    difference: LineDifferences | str | None
     rise: NDArray[np.float64] | str | None
     planned: float | None = None  # the difference for which an experiment was planned, if two of its arms are compared
     remark: str = ""  # what to consider about the difference, in words
@@ -58,13 +57,14 @@ def written(query: Query, groups: Sequence[Group]) -> Iterator[dict[str, Cell]]:
     number = sum(_hypotheses(each.lines) for each in groups if each.lines)
     # Over all pages, so that the intervals of a row do not depend on which page it is on.
     together = 1 - (1 - query.level) / max(number, 1)
-    adjusted = holm_adjusted(np.concatenate([np.zeros(0), *map(_tests, groups)]))
+    p_values = np.concatenate([np.zeros(0), *map(_tests, groups)])
+    adjusted, compared = holm_adjusted(p_values), 1 - (1 - query.level) / max(int(np.count_nonzero(~np.isnan(p_values))), 1)
     begin, tested, page = 0, 0, query.pagination or Page()
     for group in groups:
         tests = len(_tests(group))
         first, last = max(page.offset - begin, 0), min(page.offset + page.limit - begin, group.size)
         if first < last:
-            yield from _rows(query, group, together, adjusted[tested : tested + tests])[first:last]
+            yield from _rows(query, group, (together, compared), adjusted[tested : tested + tests])[first:last]
         begin, tested = begin + group.size, tested + tests
 
 
@@ -75,12 +75,17 @@ def _hypotheses(lines: Lines) -> int:
 
 def _tests(group: Group) -> NDArray[np.float64]:
     """Return a p-value of each hypothesis; none where nothing is compared."""
-    if not isinstance(group.difference, np.ndarray) or group.lines is None:
+    if not isinstance(group.difference, LineDifferences) or group.lines is None:
         return np.zeros(0)
-    return np.asarray(group.difference[3][: group.lines.hypotheses], np.float64)
+    return group.difference.p_value[: group.lines.hypotheses]
 
 
-def _rows(query: Query, group: Group, together: float, adjusted: NDArray[np.float64]) -> list[dict[str, Cell]]:
+def _rows(
+    query: Query,
+    group: Group,
+    together: tuple[float, float],  # the levels at which all intervals hold together: of estimates, and of differences
+    adjusted: NDArray[np.float64],
+) -> list[dict[str, Cell]]:
     common, lines = _common(query, group), group.lines
     if lines is None or not lines.labels:
         return [common | {"reason": common["reason"] or _NO_LINE} if lines else common]
@@ -92,15 +97,17 @@ def _rows(query: Query, group: Group, together: float, adjusted: NDArray[np.floa
         "stderr": lines.stderr,
         "detected": lines.detected,
     }
-    columns["low_all"], columns["high_all"] = lines.interval(together)
+    columns["low_all"], columns["high_all"] = lines.interval(together[0])
     # Of a set an estimate rests on the reports about its option, and its count is of all.
     reports = float("nan") if lines.reading.declared.metric.estimate else lines.n
     low, high = lines.interval(query.level)
     columns |= {"low": low, "high": high}
     columns |= {"count": reports * lines.estimates, "count_low": reports * low, "count_high": reports * high}
     columns["lowered_by"] = np.full(len(lines.labels), lines.lowered_by)
-    if isinstance(group.difference, np.ndarray):
-        columns |= dict(zip(("difference", "diff_low", "diff_high", "p"), group.difference, strict=True))
+    if isinstance(group.difference, LineDifferences):
+        columns |= {"difference": group.difference.estimates, "p": group.difference.p_value}
+        columns["diff_low"], columns["diff_high"] = group.difference.interval(query.level)
+        columns["diff_low_all"], columns["diff_high_all"] = group.difference.interval(together[1])
         columns["p_holm"] = np.resize(adjusted, len(lines.labels))
     columns["reason"] = _reasons(group, lines)
     if isinstance(group.rise, np.ndarray):
@@ -121,12 +128,14 @@ def _reasons(group: Group, lines: Lines) -> list[str | None]:
         if isnan(lines.estimates[at]):
             yield _UNKNOWN
             return
-        if group.remark and isinstance(group.difference, np.ndarray) and isfinite(group.difference[0][at]):
+        compared = group.difference.estimates if isinstance(group.difference, LineDifferences) else group.difference
+        if group.remark and isinstance(compared, np.ndarray) and isfinite(compared[at]):
             yield group.remark
-        for columns, of_number in zip((group.difference, group.rise), alone, strict=True):
-            if columns is None or (isinstance(columns, np.ndarray) and isfinite(columns[0][at])):
+        followed = group.rise[0] if isinstance(group.rise, np.ndarray) else group.rise
+        for column, of_number in zip((compared, followed), alone, strict=True):
+            if column is None or (isinstance(column, np.ndarray) and isfinite(column[at])):
                 continue
-            yield of_number[at] or (columns if isinstance(columns, str) else _UNKNOWN)
+            yield of_number[at] or (column if isinstance(column, str) else _UNKNOWN)
 
     return ["; ".join(why(at)) or None for at in range(len(lines.labels))]
 
@@ -173,7 +182,7 @@ def columns_of(query: Query) -> list[RowColumn]:
     absent = {"period", "time"} - ({"period", "time"} if "time" in query.dimensions else set())
     absent |= {"value"} - set(query.dimensions)
     if query.compare is None:
-        absent |= {"base_from", "base_to", "difference", "diff_low", "diff_high", "p", "p_holm"}
+        absent |= {"base_from", "base_to", "difference", "diff_low", "diff_high", "diff_low_all", "diff_high_all", "p", "p_holm"}
     if query.view != "consistent":
         absent |= {"lowered_by"}
     if not query.include:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from deniable_aggregator.store import Store
 
+K = TypeVar("K", bound="Hashable")
 T = TypeVar("T")
 
-_MOST = 64  # of each store
+_MOST = 256  # of each store
 _parts: WeakKeyDictionary[Store, dict[Hashable, Any]] = WeakKeyDictionary()
 _lock = Lock()
 
@@ -24,14 +25,24 @@ def once(
     make: Callable[[], T],
 ) -> T:
     """Return a part that was made before, or make it."""
+    return each(store, {about: about}, lambda _: {about: make()})[about]
+
+
+def each(
+    store: Store,
+    about: Mapping[K, Hashable],  # of each part all that it depends on
+    make: Callable[[Sequence[K]], Mapping[K, T]],  # makes several together
+) -> dict[K, T]:
+    """Return parts that were made before, and make the others."""
     with _lock:
         known = _parts.setdefault(store, {})
-        if about in known:
-            part: T = known[about]
-            return part
-    part = make()  # outside the lock: nobody waits while somebody makes another part
+        parts: dict[K, T] = {name: known[on] for name, on in about.items() if on in known}
+    missing = [name for name in about if name not in parts]
+    if not missing:
+        return parts
+    made = make(missing)  # outside the lock: nobody waits while somebody makes other parts
     with _lock:
-        known[about] = part
+        known.update({about[name]: part for name, part in made.items()})
         while len(known) > _MOST:
             del known[next(iter(known))]
-    return part
+    return {**parts, **made}

@@ -81,6 +81,16 @@ class MetricData:
         first, last = self.range.dates.names(self.version.length) if self.range.dates else ("", "~")
         return [span for span in self.measured.periods if first <= span.last <= last]
 
+    @property
+    def closed_range(self) -> str:
+        """The range of the closed periods of what is shown; empty if there are none, and of hours: a range is of days."""
+        length, cells = self.version.length, self.version.cells.get(self.measured.segment or "", {})
+        closed = [span for span in self.measured.included if span.last in cells and cells[span.last][1].closed]
+        if not closed or length == "hour":
+            return ""
+        begins, ends = period.bounds(closed[0].first or closed[0].last, length)[0], period.bounds(closed[-1].last, length)[1]
+        return f"{begins.date()}..{(ends - timedelta(microseconds=1)).date()}"
+
     @cached_property
     def units(self) -> tuple[str, list[str]]:
         """The length of the periods that are drawn, and all to choose from."""

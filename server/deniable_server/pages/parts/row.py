@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from math import isnan, nan
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
-from deniable_aggregator.answer.figures import distance
-from deniable_aggregator.answer.over_time.sentence import changes_of, largest, measure_of
+from deniable_aggregator.answer.model.series import Trend
+from deniable_aggregator.answer.over_time import sentence
+from deniable_aggregator.answer.over_time.sentence import closed_periods
 from deniable_server.pages import chart, metric_page, number_page
 from deniable_server.pages.parts import spark
 from deniable_server.pages.parts.spark import Spark
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from datetime import date
 
     from deniable_aggregator.answer.app import AppMetrics
@@ -23,11 +26,13 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.series import Line, PeriodChange, Series
     from deniable_aggregator.answer.model.shares import Leading, ValueEstimate
 
+    Sparks = Callable[["Move | None"], Spark | None]
+
 State = Literal["changed", "unpublished", "steady", "single"]
 TITLES: dict[State, str] = {
     "changed": "Changed beyond chance",
     "unpublished": "Not shown yet",
-    "steady": "No change beyond chance",
+    "steady": "No trend and no change beyond chance",
     "single": "One period so far",
 }
 """The groups of the list, in order."""
@@ -45,15 +50,41 @@ class Estimate(NamedTuple):
     high: float = nan
 
 
-class Change(NamedTuple):
-    """The largest change of a metric between its last closed period and one before."""
+class Move(NamedTuple):
+    """A line of a metric with its change since the period before, or with its trend."""
 
-    words: str  # such as `rose 4.2 to 7.6 points`
-    is_rise: bool
-    between: str  # the two periods, in words
+    series: Series
     line: Line
-    change: PeriodChange
-    p_value: float  # of all values together, by Holm
+    found: PeriodChange | Trend
+    p_holm: float = nan  # its p-value over all tests of the list
+
+    @property
+    def is_trend(self) -> bool:
+        """Whether it is a trend."""
+        return isinstance(self.found, Trend)
+
+    @property
+    def is_rise(self) -> bool:
+        """Whether the line went up."""
+        return sentence.rises(self.found, self.series.scale)
+
+    @property
+    def size(self) -> float:
+        """How far it moved, in all."""
+        return sentence.size(self.found, self.series)
+
+    @property
+    def words(self) -> str:
+        """By how much it moved."""
+        if isinstance(self.found, Trend):
+            return sentence.trend_of(self.line, self.found, self.series)
+        return sentence.change_of(self.line, self.found, self.series)
+
+    @property
+    def between(self) -> str:
+        """From when to when, and what it is."""
+        between = figures.brief_range(self.found.since, self.found.last, self.series.period_length)
+        return between if self.is_trend else f"since the period before, {between}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +102,31 @@ class Row:
     note: str  # its interval and what it is of
     estimate: Estimate
     period: str  # the last period
-    spark: Spark | None
-    change: Change | None  # None if no two closed periods can be compared
+    tests: tuple[Move, ...]  # every change and every trend that is tested
+    sparks: Sparks  # draws what is said
     n: int  # reports published, of all periods
     when: str  # whether more may come, in words
     closed: bool
     awaited: str  # what the first release waits for, in words; empty once there is one
     ends: str  # when collection ended or ends soon, in words
+    moves: tuple[Move, ...] = ()  # those found beyond chance over the whole list: trends first, and the largest first
+    spark: Spark | None = None
+
+    @property
+    def unmoved(self) -> str:
+        """What was looked for and not found, in words."""
+        trends = [move for move in self.tests if move.is_trend and closed_periods(move.series) >= sentence.FEWEST]
+        if trends:
+            return f"No trend beyond chance {trends[0].between}. No change since the period before."
+        return f"No change beyond chance {self.tests[0].between}" if self.tests else "No two closed periods to compare yet"
+
+    def decided(self, p_holm: Sequence[float], alpha: float) -> Row:
+        """Return it with what is found, from a p-value of each test over the whole list."""
+        moves = [move._replace(p_holm=p) for move, p in zip(self.tests, p_holm, strict=True)]
+        found = [move for move in moves if move.p_holm <= alpha]
+        found.sort(key=lambda move: (not move.is_trend, -move.size))
+        state: State = "changed" if found and self.n else self.state
+        return replace(self, tests=tuple(moves), moves=tuple(found), state=state, spark=self.sparks(next(iter(found), None)))
 
 
 def row(
@@ -90,7 +139,7 @@ def row(
     """Describe a metric for the list."""
     length, span = measured.period_length, measured.included[-1] if measured.included else None
     now, note, estimate = _headline(app, measured)
-    change = _change(series) if series else None
+    tests = _tests(series) if series else ()
     single = series is None or sum(period.state == "published" for period in series.periods) < 2  # noqa: PLR2004
     brief = figures.brief(span.last, length) if span else ""
     return Row(
@@ -100,19 +149,13 @@ def row(
         type=measured.type,
         version=measured.version,
         other_versions=_other_versions(measured),
-        state="unpublished"
-        if not measured.n
-        else "changed"
-        if change and change.change.differs
-        else "steady"
-        if not single
-        else "single",
+        state="unpublished" if not measured.n else "single" if single else "steady",
         now=now,
         note=", ".join(filter(None, (note, brief))),
         estimate=estimate,
         period=span.last if span else "",
-        spark=_spark(app, measured, series, change) if measured.n else None,
-        change=change,
+        tests=tests,
+        sparks=partial(_spark, app, measured, series) if measured.n else lambda _: None,
         n=n,
         when="" if span is None else f"{length} open" if not measured.closed else f"to {brief}",
         closed=measured.closed,
@@ -190,43 +233,29 @@ def _ends(expires: date | None, today: date) -> str:
     return f"ends in {plural((expires - today).days, 'day')}" if expires > today else "ends today"
 
 
-# Its change and its picture
+# What is tested, and the picture
 
 
-def _change(series: Series) -> Change | None:
-    """Find the largest change; None if no two closed periods can be compared."""
-    pairs = changes_of(series)
-    if not pairs:
-        return None
-    tests = 1 if series.lines[0].kind == "share" and len(series.lines) + series.left_out == 2 else len(pairs) + series.left_out  # noqa: PLR2004
-    p_value = min(1.0, tests * min(change.p_value for _, change in pairs))
-    moved = [pair for pair in pairs if pair[1].differs] or pairs
-    line, change = largest(moved, series.scale)
-    measure = measure_of(line, series)
-    is_rise = distance(change.difference, series.scale) > 0
-    ends = change.simultaneous if measure.is_share else change.interval
-    low, high = ends if is_rise or series.scale == "log" else (-ends[1], -ends[0])
-    subject = (
-        "" if line.value is True else f"{figures.quoted(line.label)} " if measure.is_share else f"{line.label} ".replace("_", " ")
-    )
-    words = f"{subject}{'rose' if is_rise else 'fell'} {measure.difference((low, high), ends)}"
-    between = figures.brief_range(change.since, change.last, series.period_length)
-    return Change(words, is_rise, between, line, change, p_value)
+def _tests(series: Series) -> tuple[Move, ...]:
+    trends = [Move(series, line, trend) for line, trend in sentence.trends_of(series)]
+    return *trends, *(Move(series, line, change) for line, change in sentence.changes_of(series))
 
 
-def _spark(app: AppMetrics, measured: Latest, series: Series | None, change: Change | None) -> Spark | None:
+def _spark(app: AppMetrics, measured: Latest, series: Series | None, move: Move | None) -> Spark | None:
+    """Draw the line that a move is of, or the one that stands for the metric, or the shape of the last period."""
     length = measured.period_length
     is_yes_or_no = any(row.value is True for row in measured.estimates)
-    if series and (measured.number or is_yes_or_no):
+    if series and (move or measured.number or is_yes_or_no):
         lines = [line for line in series.lines if line.value is not False]
         at = None
-        if change and change.change.differs:
-            at = next(place for place, period in enumerate(series.periods) if period.period == change.change.last)
-        words = f"{plural(len(series.periods), length)} to {figures.brief(series.periods[-1].period, length)}"
-        for line in reversed([line for line in lines if line is lines[0] or line.label == "median"]):
+        if move and not move.is_trend:
+            at = next(place for place, period in enumerate(series.periods) if period.period == move.found.last)
+        over = f"{plural(len(series.periods), length)} to {figures.brief(series.periods[-1].period, length)}"
+        usual = reversed([line for line in lines if line is lines[0] or line.label == "median"])
+        for line in [move.line] if move else usual:
             known = [point for point in line.points if point and not isnan(point.estimate)]
-            small = spark.line(line, series.periods, words, change=at)
-            if small and len(known) > len(line.points) // 2:
+            small = spark.line(line, series.periods, over, change=at)
+            if small and (move or len(known) > len(line.points) // 2):
                 return small
     if measured.number:
         view = number_page.view(measured.number)

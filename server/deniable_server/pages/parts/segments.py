@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from deniable_server.pages.chart import Scale
 
 _WIDEST = 0.5  # of the axis: an estimate with a wider interval is not printed
+_MOST_NAMED = 3
 _MOST_VALUES = 200  # of all segments: with more the table is left out
 
 
@@ -43,6 +44,7 @@ class SegmentRow:
     at: float  # places in percent of the axis, as those of `chart.ValueBar`
     interval: tuple[float, float]
     beyond: tuple[bool, bool]  # whether the interval goes on below and above the axis
+    by: str = ""  # by how much it differs from the base, if it does
     numbers: tuple[Cell, ...] = ()  # the state and all numbers, for a file
 
 
@@ -52,6 +54,7 @@ class SegmentTable:
 
     label: str  # what is estimated of each
     scale: Scale
+    says: tuple[str, ...]  # of each dimension what differs, in words
     overall: SegmentRow  # all reports
     groups: tuple[tuple[str, tuple[SegmentRow, ...]], ...]  # of each dimension its rows
     bases: tuple[str, ...]  # cells that may be the base
@@ -108,14 +111,16 @@ def table(
         "n": measured.n,
         "state": "published",
     }
+    groups = {
+        name: tuple(writer.row(each, f"{name}={each['']}", is_base=each[""] == bases[name]) for each in own)
+        for name, own in listed.items()
+    }
     return SegmentTable(
         label=label,
         scale=scale,
+        says=tuple(filter(None, (writer.says(label, name, own) for name, own in groups.items()))),
         overall=writer.row(overall, "", is_base=False),
-        groups=tuple(
-            (name, tuple(writer.row(each, f"{name}={each['']}", is_base=each[""] == bases[name]) for each in own))
-            for name, own in listed.items()
-        ),
+        groups=tuple(groups.items()),
         bases=tuple(f"{name}={word}" for name in names for word in version.breakdown.values[name] if word != OTHER),
     )
 
@@ -164,20 +169,18 @@ class _Writer:
         if answered["state"] != "published" or value is None or low is None or high is None:
             state = "withheld" if answered["state"] == "withheld" else "few"
             words = "withheld" if state == "withheld" else "nothing published" if answered["state"] != "published" else _FEW
-            return SegmentRow(name, cell, state, words, _NONE, "", "", 0, (0, 0), (False, False), (answered["state"],))
+            return SegmentRow(name, cell, state, words, _NONE, "", "", 0, (0, 0), (False, False), numbers=(answered["state"],))
         interval = (low, high)
         reach = (high - low) / (1.0 if self.measure.is_share else max(self.scale.high - self.scale.low, 1e-9))
         is_wide = self.measure.is_share and reach > _WIDEST
-        state, words = ("base", "the base") if is_base else self._against(answered)
+        state, words, by = ("base", "the base", "") if is_base else self._against(answered)
         if not cell:
-            state, words = "all", ""
+            state, words, by = "all", "", ""
         elif is_wide and not is_base:
-            state, words = "few", _FEW
+            state, words, by = "few", _FEW, ""
         error = figures.stderr(interval)
         between = (
-            figures.share_range(metric_page.possible(interval), error)
-            if self.measure.is_share
-            else self.measure.difference(interval, interval)
+            figures.share_range(metric_page.possible(interval), error) if self.measure.is_share else self.measure.ends(interval)
         )
         return SegmentRow(
             name,
@@ -190,39 +193,50 @@ class _Writer:
             self.scale.across(value),
             (self.scale.across(low), self.scale.across(high)),
             (self.measure.is_share and low < self.scale.low, high > self.scale.high * (1 + 1e-9)),
+            by,
             (answered["state"], *(answered.get(column) for column in _NUMBERS)),
         )
 
-    def _against(self, answered: Mapping[str, Any]) -> tuple[str, str]:
-        """Say whether a segment differs from its base."""
+    def _against(self, answered: Mapping[str, Any]) -> tuple[str, str, str]:
+        """Say whether a segment differs from its base, and by how much."""
         difference, p_value = answered.get("difference"), answered.get("p_holm")
         if difference is None or p_value is None or not isfinite(difference):
-            return "few", str(answered.get("reason") or "not compared")
-        ends = (answered["diff_low"], answered["diff_high"])
-        between = _signed(ends, self.measure)
+            return "few", str(answered.get("reason") or "not compared"), ""
+        ends = (answered["diff_low_all"], answered["diff_high_all"])
         if p_value > self.alpha:
-            return "alike", f"cannot be told apart ({between})"
+            return "alike", f"cannot be told apart ({self.measure.signed(ends)})", ""
         is_more = figures.distance(difference, self.measure.scale) > 0
-        return ("more", f"higher ({between})") if is_more else ("less", f"lower ({between})")
+        state, word = ("more", "higher") if is_more else ("less", "lower")
+        return state, f"{word} ({self.measure.signed(ends)})", f"by {self.measure.size(ends, is_rise=is_more)}"
+
+    def says(self, label: str, name: str, rows: Sequence[SegmentRow]) -> str:
+        """Say which segments of a dimension differ from the base; empty if none is compared with it."""
+        subject = figures.quoted(label) if self.measure.is_share else f"The {label.lower()}"
+        more, less = ("more frequent", "less frequent") if self.measure.is_share else ("higher", "lower")
+        base = next((row for row in rows if row.state == "base"), None)
+        if base is None or not any(row.state in ("more", "less", "alike") for row in rows):
+            return ""
+        parts = [
+            f"{how} {_listed([row for row in rows if row.state == state])}"
+            for state, how in (("more", more), ("less", less))
+            if any(row.state == state for row in rows)
+        ]
+        if not parts:
+            return f"{subject} does not differ beyond chance between values of {name}."
+        comma = "," if len(parts) > 1 else ""
+        return f"{subject} is {', and '.join(parts)}{comma} than with {figures.group(base.cell)}."
 
 
-_NUMBERS = ("n", "estimate", "low", "high", "difference", "diff_low", "diff_high", "p_holm")
+def _listed(rows: Sequence[SegmentRow]) -> str:
+    """Name segments that differ, each with its size; of many some."""
+    named = [f"with {figures.group(row.cell)} ({row.by})" for row in rows[:_MOST_NAMED]]
+    more = [f"with {len(rows) - _MOST_NAMED} more"] if len(rows) > _MOST_NAMED else []
+    return figures.listed([*named, *more])
+
+
+_NUMBERS = ("n", "estimate", "low", "high", "difference", "diff_low_all", "diff_high_all", "p_holm")
 _NONE = "\N{EN DASH}"
 _FEW = "too few reports to say"
-
-
-def _signed(ends: tuple[float, float], measure: Measure) -> str:
-    if measure.scale == "log":
-        return f"{ends[0]:.3g} to {ends[1]:.3g} times"
-    texts = []
-    for end in ends:
-        text = (
-            figures.percent(end, max(figures.share_digits(figures.stderr(ends)) - 1, 0), "")
-            if measure.is_share
-            else figures.number(end, ends)
-        )
-        texts.append(text if text.startswith(figures.MINUS) else f"+{text}")
-    return f"{texts[0]} to {texts[1]}{'' if measure.is_share else f' {measure.unit}'.rstrip()}"
 
 
 def _mean_name(scale: str) -> str:

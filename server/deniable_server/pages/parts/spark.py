@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from deniable_aggregator.answer.over_time.sentence import NAMES
 from deniable_server.pages import chart
 from deniable_server.pages.chart import Scale
 from deniable_server.pages.parts.timeline import runs
@@ -25,6 +26,7 @@ class Spark:
     """A small picture. Only one of its kinds is drawn."""
 
     label: str  # what it shows, in words
+    of: str = ""  # what a line is of
     # bands, curves: paths in a square of `_SIDE` units, one for each run of periods without a gap
     bands: tuple[str, ...] = ()
     curves: tuple[str, ...] = ()
@@ -67,8 +69,10 @@ def line(
         bands.append(chart.path([*upper, *lower], "d") + "Z")
         curves.append(chart.path(((x(at), y(point.estimate)) for at, point in run), "d"))
     at, point = known[-1]
+    name = NAMES.get(of.kind, of.label)
     return Spark(
-        label,
+        f"{name}, {label}",
+        name,
         tuple(bands),
         tuple(curves),
         last=(x(at) / 10, y(point.estimate) / 10),

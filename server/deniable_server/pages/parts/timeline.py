@@ -73,6 +73,7 @@ class LinePicture:
     label: str  # its name
     is_share: bool  # whether this is an answer
     latest: str  # the last estimate, as text
+    when: str  # the period that it is of, and whether more may come
     marks: tuple[Mark, ...]  # one for each period with an estimate
     # curves, bands, wide: paths in a square of `_SIDE` units: the line, its pointwise band, and that of all periods together.
     # A gap ends a path.
@@ -132,17 +133,18 @@ def picture(
             round(width * at, 2),
             round(width, 2),
             x(at),
-            f"{_begin(periods[at].period, length)}: {estimate(point, measure)}, {plural(point.n, 'report')}",
+            f"{figures.brief(periods[at].period, length)}: {estimate(point, measure)}, {plural(point.n, 'report')}",
         )
         for at, point in known
     )
     estimates = [point.estimate for _, point in known]
     lowest, highest = (measure.estimate(end, known[0][1].interval) for end in (min(estimates), max(estimates)))
-    last = known[-1][1]
+    end, last = known[-1]
     return LinePicture(
         label=label,
         is_share=measure.is_share,
         latest=measure.estimate(last.estimate, last.interval),
+        when=f"{figures.brief(periods[end].period, length)}{'' if periods[end].closed else ', open'}",
         marks=marks,
         curves=tuple(path((x(at), y(point.estimate)) for at, point in run) for run in long),
         bands=tuple(band(run, [point.interval for _, point in run]) for run in long),
@@ -166,14 +168,6 @@ def estimate(point: Point, measure: Measure) -> str:
 def path(points: Iterable[tuple[float, float]]) -> str:
     """Return a path in a square of `_SIDE` units, through points in percent."""
     return chart.path(((round(_SIDE / 100 * x), round(_SIDE / 100 * y)) for x, y in points), "d")
-
-
-def _begin(name: str, length: str) -> str:
-    """Name a period by the day on which it begins."""
-    begins, _ = period.bounds(name, length)
-    if length == "week":
-        return f"week of {begins.day} {begins:%b}"
-    return figures.brief(name, length)
 
 
 def runs(points: Sequence[Point | None], periods: Sequence[SeriesPeriod]) -> list[list[tuple[int, Point]]]:

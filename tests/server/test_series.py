@@ -467,7 +467,7 @@ def test_ranges_are_compared_as_rows_are(filled):
         assert (row["estimate"], row["difference"], row["p"]) == (one["second"], one["difference"], one["p_value"])
         assert [row["diff_low"], row["diff_high"]] == one["interval"]
         assert (row["base_from"], row["to"]) == (body["a"]["days"]["from"] or row["base_from"], body["b"]["days"]["to"])
-    assert re.match(r"“yes” rose from [\d.]+% in \d+ .*to \d+ .* to [\d.]+% in \d+ .*to ", body["says"])
+    assert re.match(r"“yes” rose: [\d.]+% before \(\d+ .*to \d+ .*\), [\d.]+% after \(\d+ .*to .*\), by ", body["says"])
     segment = ask(filled, f"used/compare?a={a}&b={b}&segment=platform=linux")
     assert segment["a"]["n"] < body["a"]["n"]
     status, html = compared(filled, "used", f"?a={a}&b={b}")
@@ -481,8 +481,8 @@ def test_the_last_periods_are_compared_with_as_many_before(filled):
     (link,) = re.findall(r'<a href="([^"]*)">The last 6 days against the 6 before</a>', html)
     answer = compared(filled, "used", unescape(link).partition("compare")[2])
     assert answer[0] == 200
-    assert re.match(r"“yes” rose from ", headline(answer[1]))
-    assert "against the" not in compared(filled, "wait")[1]  # of two weeks one is compared with one
+    assert re.match(r"“yes” rose: ", headline(answer[1]))
+    assert "before</a>" not in compared(filled, "wait")[1]  # of two weeks one is compared with one
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.difference.sentence import measure_of
 from deniable_aggregator.answer.figures import Measure, distance
 from deniable_aggregator.answer.over_time.looks import experiment, experiments_of
 from deniable_aggregator.answer.select import Published, state_of
@@ -112,8 +113,7 @@ def _arm(answer: ExperimentAnswer, course: ArmCourse, metric: Metric) -> ArmView
         return unit * distance(difference, comparison.scale)
 
     def write(look: Look) -> str:
-        low, high = look.simultaneous
-        between = f"{_signed(low, row, metric)} to {_signed(high, row, metric)}"
+        between = measure_of(row, comparison).signed(look.simultaneous)
         up_to = f"up to {figures.moment(look.last, metric.period)}"
         number = plural(look.first_n + look.second_n, "report")
         return f"{up_to}: {_signed(look.difference, row, metric)} ({between}), {number}"
@@ -143,13 +143,12 @@ def _arm(answer: ExperimentAnswer, course: ArmCourse, metric: Metric) -> ArmView
 
 
 def _sentence(arm: str, base: str, row: ValueDiffering, text: DifferenceRow) -> str:
-    unit = "" if row.value is None else " points"
     if not row.differs:
-        return f"No effect of {figures.quoted(arm)} found so far ({text.between}{unit})."
+        return f"No effect of {figures.quoted(arm)} found so far ({text.between})."
     up = text.at > 50  # noqa: PLR2004 - no difference is in the middle
     subject = figures.quoted(row.label) if row.value is not None else f"The {text.label}"
     how = ("more" if up else "less") + " frequent" if row.value is not None else "higher" if up else "lower"
-    return f"{subject} is {how} with {figures.quoted(arm)} than with {figures.quoted(base)} ({text.between}{unit})."
+    return f"{subject} is {how} with {figures.quoted(arm)} than with {figures.quoted(base)} ({text.between})."
 
 
 def _detail(arm: str, base: str, text: DifferenceRow) -> str:

@@ -32,12 +32,13 @@ def sentence(
     more = len(moved) - _MOST_NAMED
     count = [f"{more} more {'differs' if more == 1 else 'differ'}"] if more > 0 else []
     first, second = (estimate(each, moved[0], comparison) for each in (moved[0].first, moved[0].second))
-    where = (
-        f"from {a} to {b}: {first} before, {second} after"
-        if comparison.kind == "periods"
-        else f"with {b} than with {a}: {second} against {first}"
-    )
-    return " ".join(f"{figures.beginning(each)}." for each in (f"{most[0]} {where}, {most[1]}", *map(" ".join, others), *count))
+    if comparison.kind == "segments":
+        where = f" with {b} than with {a}: {second} against {first}"
+    elif all(side_of(side.name, length).is_one for side in (comparison.a, comparison.b)):
+        where = f" from {a} to {b}: {first} before, {second} after"
+    else:
+        where = f": {first} before ({a}), {second} after ({b})"
+    return " ".join(f"{figures.beginning(each)}." for each in (f"{most[0]}{where}, {most[1]}", *map(" ".join, others), *count))
 
 
 def _how(row: ValueDiffering, comparison: Comparison) -> tuple[str, str]:

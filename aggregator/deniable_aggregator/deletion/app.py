@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _STATE = (
     *(schema.REPORTS, schema.DEAD, schema.SEEN_SECRET, schema.ARCHIVE, schema.RECOUNTED, schema.WATCHED, schema.CAUGHT),
     *(schema.REDO, schema.FAULTS, schema.LATEST, schema.KEYS, schema.KEYS_USED, schema.AUDIT_SERVED, schema.SIMULATED),
+    schema.COPIED_AT,
 )
 
 

@@ -6,16 +6,22 @@ set -eu
 umask 077
 mkdir -p "$1"
 case $DENIABLE_REDIS_URL in
-  redis://*) ;;
-  *) echo "backup.sh copies one store, redis://USER:PASSWORD@HOST:PORT/0, not ${DENIABLE_REDIS_URL%%:*}://" >&2; exit 2 ;;
+  redis://* | rediss://*) ;;
+  *) echo "backup.sh copies one store, redis://USER:PASSWORD@HOST:PORT/0 or rediss://, not ${DENIABLE_REDIS_URL%%:*}://" >&2; exit 2 ;;
 esac
-address=${DENIABLE_REDIS_URL#redis://}
+address=${DENIABLE_REDIS_URL#*://}
 login=${address%@*} place=${address##*@}
 place=${place%%/*}
 REDISCLI_AUTH=${login#*:}
 export REDISCLI_AUTH
 cli=$(command -v valkey-cli || command -v redis-cli) || { echo "backup.sh needs valkey-cli or redis-cli" >&2; exit 2; }
-file=$1/$(date -u +%Y-%m-%dT%H%M%SZ).rdb
-"$cli" --no-auth-warning --user "${login%%:*}" -h "${place%:*}" -p "${place##*:}" --rdb "$file.part"
+case $DENIABLE_REDIS_URL in
+  rediss://*\?ssl_ca_certs=*) set -- "$1" --tls --cacert "${DENIABLE_REDIS_URL##*\?ssl_ca_certs=}" ;;
+  rediss://*) set -- "$1" --tls ;;
+esac
+folder=$1
+shift
+file=$folder/$(date -u +%Y-%m-%dT%H%M%SZ).rdb
+"$cli" --no-auth-warning --user "${login%%:*}" -h "${place%:*}" -p "${place##*:}" "$@" --rdb "$file.part"
 mv "$file.part" "$file"
-find "$1" -name '*.rdb*' -mtime "+${KEEP_DAYS:-7}" -delete
+find "$folder" -name '*.rdb*' -mtime "+${KEEP_DAYS:-7}" -delete

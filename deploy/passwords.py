@@ -8,6 +8,8 @@ its own, for ``ready.sh``: whether a server of the store is ready.
 With ``--keep deploy/private`` the new files say what the ones in use say, also what an operator added to them, and have new
 passwords and another key.
 
+With ``--tls FILE`` the store speaks TLS; FILE is where each machine has its certificate, or that of its issuer.
+
 With ``--store one:6379,two:6379,...`` the store is a cluster of these nodes. Its users get the rights that a cluster takes, and
 there are two users more: ``replica``, for ``replica.conf`` of the nodes, and ``cluster``, for ``cluster/make.py``.
 """
@@ -52,10 +54,12 @@ def draw(acl: str) -> tuple[str, dict[str, str]]:
     return "\n".join(lines) + "\n", passwords
 
 
-def environment(user: str, password: str, store: str, metrics_key: str) -> str:
+def environment(user: str, password: str, store: str, metrics_key: str, certificate: str | None = None) -> str:
     """Return the environment file of a user's process."""
     cluster = "," in store
-    variables = {"DENIABLE_REDIS_URL": f"redis{'+cluster' if cluster else ''}://{user}:{password}@{store}/0"}
+    scheme = f"redis{'s' if certificate else ''}{'+cluster' if cluster else ''}"
+    trust = f"?ssl_ca_certs={certificate}" if certificate else ""
+    variables = {"DENIABLE_REDIS_URL": f"{scheme}://{user}:{password}@{store}/0{trust}"}
     if cluster:
         variables["DENIABLE_DURABILITY"] = "replicated"
     if user in SERVES:
@@ -98,12 +102,17 @@ def main() -> None:
     parser.add_argument(
         "--keep", type=Path, metavar="FOLDER", help="the files in use: the new ones say the same, but for passwords"
     )
+    parser.add_argument("--tls", metavar="FILE", help="the store speaks TLS: where each machine has its certificate")
     arguments = parser.parse_args()
     shipped, before = arguments.acl.read_text("utf-8"), arguments.keep
     if before and not (arguments.folder and (before / "operator.env").is_file()):
         parser.error(
             f"--keep {before} names the folder of the files in use, with operator.env, and needs --folder for the new ones"
         )
+    if arguments.tls and not arguments.tls.startswith("/"):
+        parser.error(f"--tls {arguments.tls}: write the whole path, which is the same on each machine")
+    if before and arguments.tls:
+        parser.error("--tls: with --keep processes speak with the store as the files in use say; leave one of them out")
     if before and arguments.store:
         parser.error("--store: with --keep the store stays where the files in use have it; leave one of them out")
     store = arguments.store or (place_of(before) if before else "127.0.0.1:6379")
@@ -126,7 +135,7 @@ def main() -> None:
         # and the other nothing but a copy of the store, to whoever is in its network.
         write(arguments.folder / "replica.conf", f"masteruser replica\nmasterauth {replica}\n", 0o644)
     for user, password in passwords.items():
-        text = environment(user, password, store, metrics_key)
+        text = environment(user, password, store, metrics_key, arguments.tls)
         if before and (before / f"{user}.env").is_file():  # a new version may have new users
             text = renewed((before / f"{user}.env").read_text("utf-8"), password, metrics_key)
         write(arguments.folder / f"{user}.env", text)

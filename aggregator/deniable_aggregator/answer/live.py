@@ -19,7 +19,7 @@ from deniable_aggregator.answer.readings import reading_of
 from deniable_aggregator.answer.refusal import check_period
 from deniable_aggregator.counting import faults
 from deniable_aggregator.publish import release
-from deniable_aggregator.publish.hourly import Hourly
+from deniable_aggregator.publish.hourly import Hourly, Pass
 from deniable_aggregator.publish.strata import strata_by_period, unpublished
 from deniable_aggregator.store.sums.tallies import total
 from deniable_aggregator.store.uploads import refused_reports
@@ -37,12 +37,14 @@ _Refused = dict[str, Count]  # reports by the code for which they were refused
 
 def overview(app: AppMetrics) -> Live:
     """Return what is counted of every metric of an app, and what was refused in the last days."""
-    reasons = _refused(app)
+    reasons, (as_of, next_copy) = _refused(app), _copied(app)
     numbers = refused_reports.numbers(app.store, refused_reports.visible(app.store, trial=app.trial))
     return Live(
         app=app.name,
         trial=app.trial,
         live=True,
+        as_of=as_of,
+        next_copy=next_copy,
         backlog=app.store.backlog(),
         refused=reasons.get(("", 0), {}),
         made_for=made_for(app, numbers),
@@ -65,10 +67,12 @@ def measure(app: AppMetrics, declared: Declared, period: str | None = None, leve
     periods = Counter[str]()
     for stratum, counted in selection.items():
         periods[stratum.period] += counted.n
-    metric = _counted(app, declared, _refused(app))
+    metric, (as_of, next_copy) = _counted(app, declared, _refused(app)), _copied(app)
     return LiveMeasurement(
         **asdict(reading_of(declared, everything, periods).estimates(app.describe(declared), level)),
         live=True,
+        as_of=as_of,
+        next_copy=next_copy,
         unpublished=metric.unpublished,
         refused=metric.refused,
         level=level,
@@ -82,13 +86,22 @@ def measure(app: AppMetrics, declared: Declared, period: str | None = None, leve
 def _counted(app: AppMetrics, declared: Declared, reasons: dict[tuple[str, int], dict[str, int]]) -> LiveMetric:
     source = _source(app)
     periods = strata_by_period(source, declared.definition)
+    copied = source.read(declared.layout, list(chain.from_iterable(periods.values()))).n
+    # A release may have more than the copies: reports that came since, or whose sums were deleted.
+    n = max(copied, release.summary(app.store, declared.definition).n)
     return LiveMetric(
         **asdict(app.describe(declared)),
         live=True,
-        n=source.read(declared.layout, list(chain.from_iterable(periods.values()))).n,
+        n=n if n or app.trial or Pass.last(app.store) else None,
         unpublished=unpublished(app.store, declared, None if app.trial else Hourly(app.store)),
         refused=reasons.get((declared.metric.id, declared.metric.version), {}),
     )
+
+
+def _copied(app: AppMetrics) -> tuple[datetime, datetime] | tuple[None, None]:
+    """Return when the copies were made that are shown, and when the next ones are due."""
+    made = None if app.trial else Pass.last(app.store)
+    return (datetime.fromtimestamp(made.at, UTC), datetime.fromtimestamp(made.next, UTC)) if made else (None, None)
 
 
 def _source(app: AppMetrics) -> Store | Hourly:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.commands import options
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     import argparse
 
     from deniable.commands.parser import Run
+    from deniable_aggregator.publish.hourly import Pass
 
 _COLUMNS = {
     "app": "app",
@@ -21,6 +23,8 @@ _COLUMNS = {
     "lag": "lag s",
     "dead": "dead letters",
     "held_up": "held up by",
+    "counted": "counted",
+    "counted_at": "as of (UTC)",
 }
 
 
@@ -34,13 +38,14 @@ def status(parser: argparse.ArgumentParser) -> Run:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
+        from deniable_aggregator.publish.hourly import Pass
         from deniable_aggregator.store.uploads import health
 
         environment = options.environment(arguments)
         stores = options.stores(environment, arguments.app)
         options.check_known(environment, stores)
         state = {store.app: health.read(store) for store in stores}
-        rows = [{"app": app} | asdict(each) for app, each in state.items()]
+        rows = [{"app": store.app} | asdict(state[store.app]) | _counted(Pass.last(store)) for store in stores]
         if arguments.json:
             for row in rows:
                 print(json.dumps(row))
@@ -52,6 +57,13 @@ def status(parser: argparse.ArgumentParser) -> Run:
         return int(any(each.backlog and not each.workers for each in state.values()))
 
     return run
+
+
+def _counted(made: Pass | None) -> dict[str, object]:
+    """Return how many reports were counted, when their sums were last copied."""
+    # Every full hour at most: two looks that are a report apart would show that it came.
+    at = f"{datetime.fromtimestamp(made.at, UTC):%Y-%m-%dT%H:%MZ}" if made else None
+    return {"counted": made and made.n, "counted_at": at}
 
 
 def _text(value: object) -> str:

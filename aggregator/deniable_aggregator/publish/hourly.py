@@ -8,8 +8,9 @@ periods.
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from deniable.declared import Declared
 from deniable_aggregator.publish import release
 from deniable_aggregator.store import schema
 from deniable_aggregator.store.server.room import COUNTING, Room
@@ -31,6 +32,20 @@ EVERY_SECONDS = 60.0
 
 _HOUR, _LEAST = 3600, 3300  # seconds between two passes, at least; after it the next one comes at a full hour
 _SEALED, _DROPPED = "sealed", ""  # nothing more can come; nothing more can come, and the copy was deleted
+
+
+class Pass(NamedTuple):
+    """A pass in which all sums of an app were copied."""
+
+    at: int  # Unix time of its minute
+    next: int  # Unix time from which the next one is due
+    n: int  # reports of the sums
+
+    @classmethod
+    def last(cls, store: Store) -> Pass | None:
+        """Return the last one of an app; None if there was none."""
+        text = store.get(schema.COPIED_AT)
+        return cls(*map(int, text.split())) if text else None
 
 
 class Hourly:
@@ -73,16 +88,25 @@ class Hourly:
         """Copy what has changed, unless this was done within this hour. What could not be copied is tried again soon."""
         # A trial needs no copies: it shows everything at once.
         now = int(self._store.now())
-        if registry.publication.trial or not self._store.claim(schema.COPIED, -(-(now + _LEAST) // _HOUR) * _HOUR):
+        if registry.publication.trial:
+            self._note(Pass(now, now, _number(self._store, registry)))
+            return
+        due = -(-(now + _LEAST) // _HOUR) * _HOUR
+        if not self._store.claim(schema.COPIED, due):
             return
         complete = False
         try:
             copied = [self._copy(metric, now - now % _HOUR) for metric in sorted(registry.metrics)]
             refused_reports.copy(self._store, self._store.table(schema.REFUSALS))
             complete = all(copied)
+            if complete:
+                self._note(Pass(now - now % 60, due, _number(self, registry)))
         finally:
             if not complete:
                 self._store.release(schema.COPIED)
+
+    def _note(self, made: Pass) -> None:
+        self._store.put(schema.COPIED_AT, " ".join(map(str, made)))
 
     def _copy(self, metric: str, hour: int) -> bool:
         """Copy what has changed of a metric and was not copied in this hour; return False if it is to be tried again."""
@@ -117,6 +141,15 @@ class Hourly:
         """Return the strata to which nothing can be added any more."""
         first_open = {definition: release.summary(self._store, definition).open for definition in {each[:3] for each in strata}}
         return {stratum for stratum in strata if stratum.period < first_open[stratum[:3]]}
+
+
+def _number(source: Store | Hourly, registry: Registry) -> int:
+    """Count the reports of all metrics, by their sums or the copies."""
+    number = 0
+    for declared in map(Declared.of, registry.definitions):
+        strata = [stratum for stratum in source.strata(declared.metric.id) if stratum[:3] == declared.definition]
+        number += sum(counted.n for counted in source.sums(declared.layout, strata))
+    return number
 
 
 def _noted(partition: Partition, metric: str) -> dict[str, str]:

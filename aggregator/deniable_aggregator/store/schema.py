@@ -76,6 +76,11 @@ COPY = Key(
 )
 COPIES = Key("{app}:copies:*", "which copies there are, with the hour of each", _EXACT)
 COPIED = Key("{app}:copied", "that sums were copied in this hour", "until the next full hour, or the one after")
+COPIED_AT = Key(
+    "{app}:copied:at",
+    "when sums were last copied, when they will be next, and how many reports they are of",
+    "until the next copy",
+)
 ARCHIVE = Key("{app}:archive", "a random number, the name of its folder in the archive, if there is one", _FOR_GOOD)
 ARCHIVED = Key("{app}:archived:*", "random names of the archive's files, by metric, period and segment", _EXACT)
 RECOUNTED = Key(

@@ -1,6 +1,6 @@
 """The doctor: checks a live installation, one thing after another, and changes nothing.
 
-`host` checks this machine, `store` the store, and `pipeline` the reports of each app.
+`host` checks this machine, `store` and `access` the store, and `pipeline` the reports of each app.
 """
 
 from __future__ import annotations

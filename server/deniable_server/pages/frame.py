@@ -113,6 +113,11 @@ def _hour(moment: datetime) -> str:
     return f"{moment.day} {moment:%b %Y}, in the hour from {moment:%H:%M} UTC"
 
 
+@blueprint.app_template_filter("minute")
+def _minute(moment: datetime) -> str:
+    return f"{moment.day} {moment:%b, %H:%M} UTC"
+
+
 @blueprint.app_template_filter("day")
 def _day(day: date) -> str:
     return f"{day.day} {day:%b %Y}"

@@ -319,4 +319,4 @@ def test_a_cluster_is_not_copied_in_part(place):
     """Of a store of several servers nothing is copied, and it is said why."""
     done = place.run("backup.sh", place.copies, DENIABLE_REDIS_URL="redis+cluster://backup:secret@a:6379,b:6379/0")
     assert done.returncode == 2
-    assert done.stderr == "backup.sh copies one store, redis://USER:PASSWORD@HOST:PORT/0, not redis+cluster://\n"
+    assert done.stderr == "backup.sh copies one store, redis://USER:PASSWORD@HOST:PORT/0 or rediss://, not redis+cluster://\n"

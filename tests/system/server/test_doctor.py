@@ -24,6 +24,7 @@ from deniable.commands import entry as cli
 from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.store import connect
 from deniable_aggregator.store.server import embedded
+from deniable_server.doctor import access
 
 ROOT = Path(__file__).parents[3]
 GOOD = ("--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction", "--maxmemory", "1gb")
@@ -209,6 +210,18 @@ def test_a_store_that_everybody_reaches(examined, good):
     status, findings = examined(f"redis://0.0.0.0:{good.port}")
     assert (status, wrong(findings)) == (0, {"access": "warning", "rights": "warning"})
     assert "list all that is kept" in findings["rights"]["seen"]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_store_on_another_machine_without_tls(start, monkeypatch, own):
+    """Everything goes over the network in the clear, the password too: that needs attention, and not on this machine."""
+    server = start("--requirepass", "right")
+    with monkeypatch.context() as patch, connect(f"redis://:right@0.0.0.0:{server.port}") as client:
+        if not own:
+            patch.setattr(access, "_own", lambda *_: False)
+        finding = access.access(client)
+    assert finding.status == ("ok" if own else "warning")
+    assert ("nothing is encrypted" in finding.seen) == (not own)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,11 @@ from msgspec import Meta, Struct
 from deniable_aggregator.answer.model.fields import Count, Moment, Trial
 from deniable_aggregator.answer.model.metric import Description, Estimates
 
+_AsOf = Annotated[
+    Moment | None,
+    Meta(description="When the copies were made that this shows; null: none was made yet, or a trial, which needs none"),
+]
+_NextCopy = Annotated[Moment | None, Meta(description="When the next copies are due; null: as above")]
 _Refused = dict[str, Count]  # reports by the code for which they were refused
 
 
@@ -60,7 +65,10 @@ class LiveMetric(Description, frozen=True, forbid_unknown_fields=True):
     """A metric's `Description`, and what is counted of it, published or not."""
 
     live: Annotated[Literal[True], Meta(description="Always true: this is no release")]
-    n: Annotated[Count, Meta(description="Reports that are counted")]
+    n: Annotated[
+        Count | None,
+        Meta(description="Reports that are counted, and no fewer than are published; null: no copy was made yet"),
+    ]
     unpublished: Annotated[Count, Meta(description="Reports that are counted and in no release yet")]
     refused: Annotated[_Refused, Meta(description="Reports refused in the last days, by reason")]
 
@@ -69,6 +77,8 @@ class LiveMeasurement(Estimates, frozen=True, forbid_unknown_fields=True):
     """`Estimates` from what is counted, published or not."""
 
     live: Annotated[Literal[True], Meta(description="Always true: this is no release")]
+    as_of: _AsOf
+    next_copy: _NextCopy
     unpublished: Annotated[Count, Meta(description="Reports that are counted and in no release yet")]
     refused: Annotated[_Refused, Meta(description="Reports refused in the last days, by reason")]
     level: Annotated[float, Meta(description="Confidence of the intervals, and of detection")]
@@ -84,6 +94,8 @@ class Live(Struct, frozen=True, forbid_unknown_fields=True):
     app: Annotated[str, Meta(description="Name of the app")]
     trial: Trial
     live: Annotated[Literal[True], Meta(description="Always true: this is no release")]
+    as_of: _AsOf
+    next_copy: _NextCopy
     backlog: Annotated[Count, Meta(description="Batches that are not counted yet")]
     refused: Annotated[
         _Refused,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 import redis
+from redis.connection import SSLConnection
 from redis.sentinel import SentinelConnectionPool
 
 from deniable_aggregator.store import schema
@@ -54,6 +55,11 @@ def connection(client: redis.Redis) -> dict[str, Any]:
     if isinstance(pool, SentinelConnectionPool):
         options["host"], options["port"] = pool.get_master_address()  # type: ignore[no-untyped-call]
     return options
+
+
+def encrypted(client: redis.Redis) -> bool:
+    """Return whether a client speaks TLS with its server."""
+    return issubclass(client.connection_pool.connection_class, SSLConnection)
 
 
 def name(client: redis.Redis) -> str:

@@ -15,7 +15,7 @@ SIZES = {"yes or no": 2, "eight answers": 8}
 
 
 def test_the_coins_cancel(capsys):
-    """The code prints about the true share. Its standard error is 0.009, so a false failure is less than one in a thousand million."""
+    """The code prints about the true share. Its standard error is 0.009: it fails less than once in a thousand million runs."""
     (code,) = re.findall(r"<!-- coins -->\n```python\n(.*?)```", PAGE, re.DOTALL)
     exec(compile(code, "doubt.md", "exec"), {})
     assert float(capsys.readouterr().out) == pytest.approx(0.3, abs=0.06)

@@ -43,10 +43,10 @@ def test_more_reports_reveal_more():
 def test_lint_names_what_a_year_averages_out(tmp_path):
     """Below the table stands what the figure means, and which metrics have new noise each time."""
     path = tmp_path / "metrics.toml"
-    kept = metric_toml("kept", epsilon=1, epsilon_permanent=2, period="week")
-    path.write_text(registry_toml(metric_toml("fresh", epsilon=1, period="week"), kept), "utf-8")
+    stays = metric_toml("stays", epsilon=1, epsilon_permanent=2, period="week")
+    path.write_text(registry_toml(metric_toml("fresh", epsilon=1, period="week"), stays), "utf-8")
     meaning, advice = lint(path).legend
     assert meaning.endswith("from a year's reports of one answer; 50% is luck")
     assert advice.startswith("noise is drawn anew for each report of fresh: ")
-    path.write_text(registry_toml(kept), "utf-8")
+    path.write_text(registry_toml(stays), "utf-8")
     assert lint(path).legend == (meaning,)

@@ -244,8 +244,8 @@ def _notes(rows: Sequence[Outlook], terms: Terms) -> list[str]:
         lines.append(f"an arm: {needs}, with one look. {often}.")
     lines += _too_few(rows)
     if terms.within is not None and terms.users and any(row.mechanism and row.cell for row in rows):
-        wanted = f"what all reports need for +-{terms.within:g}"
-        lines.append(f"epsilon: {wanted}; of a segment there are fewer, so it has a larger error.")
+        aim = f"what all reports need for +-{terms.within:g}"
+        lines.append(f"epsilon: {aim}; of a segment there are fewer, so it has a larger error.")
     if terms.within is not None and not terms.users and any(row.cell for row in rows):
         lines.append(f"users: how many people are needed in all, so that this row is within +-{terms.within:g}.")
     for row in rows:

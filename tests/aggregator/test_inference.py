@@ -120,6 +120,17 @@ def test_slopes_are_covered_whoever_answers_again(case, turnover, rise):
     assert share_covered(slopes.interval(), rise + 0.05) < 0.95  # it is of use
 
 
+@pytest.mark.parametrize("turnover", [0.0, 0.1, 1.0], ids=["the same", "a tenth is new", "all are new"])
+@pytest.mark.parametrize("case", COURSES, ids=lambda case: case[0])
+def test_a_level_line_has_a_trend_no_more_often_than_it_says(case, turnover):
+    """At the small chances of error, too, that a test of many metrics together asks for; and as the intervals say."""
+    slopes = courses(case, np.full(12, 0.1), 500, turnover, RUNS, 48)
+    for alpha in (0.05, 0.005, 0.0005):
+        assert (slopes.p_value <= alpha).sum() <= binom.isf(RARE, RUNS, alpha)
+        low, high = slopes.interval(1 - alpha)
+        assert ((slopes.p_value < alpha) == ((low > 0) | (high < 0))).all()
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize("turnover", [0.0, 0.02, pytest.param(0.1, marks=pytest.mark.nightly), 0.3, 1.0])
 @pytest.mark.parametrize("periods", [3, pytest.param(12, marks=pytest.mark.nightly), 52])

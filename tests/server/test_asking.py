@@ -275,9 +275,9 @@ def test_https_to_a_plain_server_is_told():
 def test_what_pages_say_is_asked_by_one_call(url, filled):  # noqa: F811
     """Sentences, a comparison and a diagnosis of each metric named: the members of the API."""
     query = Query(url, READ).metric("theme", "wait")
-    said = query.says()
-    assert list(said) == ["theme", "wait"]
-    for name, sentences in said.items():
+    sentences_of = query.says()
+    assert list(sentences_of) == ["theme", "wait"]
+    for name, sentences in sentences_of.items():
         assert sentences[0] == filled.get(f"/api/v1/metrics/{name}").get_json()["says"]
         series = filled.get(f"/api/v1/metrics/{name}/series").get_json()
         assert sentences[1:] == [each for each in (series["says"], series["trend_says"]) if each]

@@ -48,15 +48,15 @@ def _answered(arguments: argparse.Namespace) -> str:
     """Ask, and write the answer."""
     if missing := [name for name in VARIABLES if not os.environ.get(name)]:
         raise QueryError(0, "", f"set {' and '.join(missing)}: the server's address, and a read key of the app")
-    asked = Query(os.environ["DENIABLE_URL"], os.environ["DENIABLE_READ_KEY"]).metric(arguments.metric)
-    asked = asked.by(*arguments.by) if arguments.by else asked
-    asked = asked.last(arguments.last) if arguments.last else asked
+    chosen = Query(os.environ["DENIABLE_URL"], os.environ["DENIABLE_READ_KEY"]).metric(arguments.metric)
+    chosen = chosen.by(*arguments.by) if arguments.by else chosen
+    chosen = chosen.last(arguments.last) if arguments.last else chosen
     if arguments.csv:
-        return asked.csv()
-    answer = asked.answer()
+        return chosen.csv()
+    answer = chosen.answer()
     if arguments.json:
         return f"{json.dumps(answer.rows, indent=2, ensure_ascii=False)}\n"
-    sentences = [each for listed in asked.says().values() for each in listed]
+    sentences = [each for listed in chosen.says().values() for each in listed]
     reasons = dict.fromkeys(str(row["reason"]) for row in answer.rows if row["reason"] and row["estimate"] is None)
     parts = (sentences, _table(answer, arguments.by), list(reasons))
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part)

@@ -28,7 +28,12 @@ def _variables() -> str:
     readers = "*For operators and app developers.*"
     about = f"{readers} [Add the SDK to an app](../how-to/embed.md) and [Settings](settings.md) say what each of them does."
     lines = ["# Environment variables", "", about, ""]
-    for title, floor in (("In an app", "client"), ("Of a server", "server"), ("Of a worker", "aggregator")):
+    for title, floor in (
+        ("In an app", "client"),
+        ("Of `deniable query`", "query"),
+        ("Of a server", "server"),
+        ("Of a worker", "aggregator"),
+    ):
         (point,) = entry_points(group="deniable.variables", name=floor)
         lines += [f"## {title}", "", "| variable | default |", "|---|---|"]
         lines += [f"| `{name}` | {f'`{default}`' if default else ''} |" for name, default in point.load().items()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time
@@ -10,42 +9,19 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from urllib.parse import quote
 
-import requests
-from requests.auth import AuthBase
+from deniable_query.answer import Answer
+from deniable_query.error import QueryError
+from deniable_query.server import Server
 
 if TYPE_CHECKING:
+    from deniable_query.answer import Row
+
     Value = str | bool | float
-    Row = dict[str, str | int | float | bool | None]
 
 __all__ = ["Answer", "Metric", "Query", "QueryError"]
 
 _PAGE = 10_000
 _TRIES = 3
-_ALONE = "Query takes the server's address alone, such as https://telemetry.example.org"
-
-
-class QueryError(Exception):
-    """A query was not answered.
-
-    Parameters
-    ----------
-    status
-        The HTTP status; 0: nothing answered.
-    code
-        The stable code of the problem, such as ``"unknown_metric"``; empty if the answer is not one of this server.
-    detail
-        The rule, what broke it, and what to do.
-    retry_after
-        Seconds after which to ask again; None: it would not help.
-    """
-
-    def __init__(self, status: int, code: str, detail: str, retry_after: int | None = None) -> None:
-        number = f" ({status} {code})" if code else f" ({status})" if status else ""
-        super().__init__(f"{detail}{number}")
-        self.status = status
-        self.code = code
-        self.detail = detail
-        self.retry_after = retry_after
 
 
 class Metric(TypedDict):
@@ -72,92 +48,6 @@ class Metric(TypedDict):
     n: int  # reports in what was published of this version
     updated: str | None  # the hour of the last release; None if nothing was published
     versions: list[dict[str, Any]]  # each version, the highest first
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer to a query.
-
-    Parameters
-    ----------
-    rows
-        The rows of all pages, each by the names of `columns`.
-    columns
-        Of each column its ``name``, ``type`` and ``meaning``, in order.
-    metrics
-        What the metrics are: ``id``, ``type``, ``unit`` and so on.
-    trial
-        Whether everything is published at once, however few reports there are.
-    """
-
-    rows: list[Row]
-    columns: list[dict[str, str]]
-    metrics: list[dict[str, Any]]
-    trial: bool
-
-    def __repr__(self) -> str:
-        """Say how many rows there are, of which days, and why some have no estimate."""
-        names = ", ".join(each["id"] for each in self.metrics)
-        days = [str(row["to"]) for row in self.rows if row["to"]]
-        since = [str(row["from"]) for row in self.rows if row["from"]]
-        about = f", {min(since) if since else 'the beginning'} to {max(days)}" if days else ""
-        reasons = Counter(row["reason"] for row in self.rows if row["reason"])
-        remarks = "".join(f"; {_rows(n)}: {reason}" for reason, n in reasons.items())
-        return f"<Answer: {_rows(len(self.rows))} of {names}{about}{remarks}>"
-
-    def frame(self, library: Literal["pandas", "polars"] | None = None) -> Any:
-        """Return the rows as a data frame, each column with its type.
-
-        Parameters
-        ----------
-        library
-            Whose frame; None: of pandas, or of polars where there is no pandas.
-
-        Raises
-        ------
-        ImportError
-            If there is neither.
-        """
-        if library != "polars":
-            try:
-                return self._pandas()
-            except ModuleNotFoundError:
-                if library:
-                    raise
-        try:
-            return self._polars()
-        except ModuleNotFoundError as error:
-            raise ImportError("frame() needs pandas or polars; rows() needs neither") from error
-
-    def _pandas(self) -> Any:
-        import pandas as pd  # noqa: PLC0415 - it takes long, and rows need none
-
-        kinds = {"text": "string", "integer": "Int64", "number": "float64", "boolean": "boolean"}
-        columns = {column["name"]: pd.Series(self._column(column), dtype=kinds.get(column["type"])) for column in self.columns}
-        for column in self.columns:
-            if column["type"] == "time":
-                columns[column["name"]] = pd.to_datetime(columns[column["name"]], utc=True)
-        return pd.DataFrame(columns)
-
-    def _polars(self) -> Any:
-        import polars as pl  # noqa: PLC0415 - it takes long, and rows need none
-
-        kinds: dict[str, Any] = {
-            "text": pl.String(),
-            "integer": pl.Int64(),
-            "number": pl.Float64(),
-            "boolean": pl.Boolean(),
-            "time": pl.Datetime("us", "UTC"),
-        }
-        return pl.DataFrame([pl.Series(each["name"], self._column(each), kinds[each["type"]]) for each in self.columns])
-
-    def _column(self, of: dict[str, str]) -> list[Any]:
-        values = [row[of["name"]] for row in self.rows]
-        return [datetime.fromisoformat(str(each)) if each else None for each in values] if of["type"] == "time" else values
-
-
-def _rows(number: int) -> str:
-    return f"{number} row{'s' * (number != 1)}"
 
 
 def _word(value: object) -> str:
@@ -187,17 +77,6 @@ def _time(at: str | date) -> str:
     if at.tzinfo is None and at.time() == time():
         return at.date().isoformat()
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
-
-
-class _Bearer(AuthBase):
-    """The key. As a header of our own, a password in ~/.netrc would take its place."""
-
-    def __init__(self, key: str) -> None:
-        self._key = key
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers["Authorization"] = f"Bearer {self._key}"
-        return request
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +118,7 @@ class Query:
         return self._with(date_range=[_time(each) for each in (first, last)])
 
     def last(self, days: int | str) -> Query:
-        """Ask about the periods that overlap the last days, today included: 30, or ``"30d"``; seven weeks are 49."""
+        """Ask about the periods that overlap the last days, today included: 30, ``"30d"``, or for twelve weeks ``"12w"``."""
         if not isinstance(days, int | str) or isinstance(days, bool):
             raise QueryError(0, "", f"last() takes a whole number of days, such as 30 or '30d'; this is {days!r}")
         return self._with(date_range=f"{days}d" if isinstance(days, int) or days.isdigit() else days)
@@ -298,9 +177,9 @@ class Query:
         """
         listed: list[Metric] = []
         after: str | None = ""
-        with self._session() as session:
+        with self._server() as server:
             while after is not None:
-                page = self._sent(session, "GET", "metrics", "metrics", params={"after": after} if after else {})
+                page = server.document("GET", "metrics", "metrics", params={"after": after} if after else {})
                 listed += page["metrics"]
                 after = page["next"]
         return listed
@@ -313,10 +192,67 @@ class Query:
         QueryError
             If the server answers with a problem, or not at all.
         """
-        level = {"level": self._members["level"]} if "level" in self._members else {}
-        with self._session() as session:
-            paths = {name: f"metrics/{quote(name, safe='@')}" for name in self._members.get("metrics", ())}
-            return {name: self._sent(session, "GET", path, "leading", params=level)["leading"] for name, path in paths.items()}
+        return {name: each["leading"] for name, each in self._of_each("", "leading", self._level()).items()}
+
+    def says(self) -> dict[str, list[str]]:
+        """Ask of each metric named what its page says of all reports published: what it is, what changed, and the trend.
+
+        Raises
+        ------
+        QueryError
+            If the server answers with a problem, or not at all.
+        """
+        now, course = self._of_each("", "says", self._level()), self._of_each("/series", "says", self._level())
+        return {
+            name: [each for each in (now[name]["says"], course[name]["says"], course[name]["trend_says"]) if each] for name in now
+        }
+
+    def comparison(self, a: str, b: str, *, period: str | None = None, segment: str | None = None) -> dict[str, dict[str, Any]]:
+        """Ask of each metric named how two sides differ, with tests of all values together, whatever rows the query asks for.
+
+        Parameters
+        ----------
+        a, b
+            Two periods, such as ``"2026-W40"``; two longer times, such as ``"2026-10"`` or ``"2026-10-01..2026-10-31"``, of which
+            whole periods count; or two segments, such as ``"platform=linux"``.
+        period
+            Of two segments the period that both have in common; None: all.
+        segment
+            Of two times the segment that both have in common; None: all reports.
+
+        Returns
+        -------
+        dict
+            By metric what ``/compare`` answers: ``says``, ``differences``, ``overall`` and so on.
+
+        Raises
+        ------
+        QueryError
+            If the server answers with a problem, or not at all.
+        """
+        sides = {"a": a, "b": b, "period": period, "segment": segment}
+        return self._of_each("/compare", "differences", self._level() | {name: each for name, each in sides.items() if each})
+
+    def diagnosis(self) -> dict[str, dict[str, Any]]:
+        """Ask of each metric named why nothing is published of it: ``says``, the ``cause``, and all ``conditions`` in order.
+
+        Raises
+        ------
+        QueryError
+            If the server answers with a problem, or not at all.
+        """
+        return self._of_each("/diagnosis", "conditions", {})
+
+    def csv(self) -> str:
+        """Ask, and return the rows as the text of a CSV file, as the server writes it for spreadsheets.
+
+        Raises
+        ------
+        QueryError
+            If the server answers with a problem, or not at all.
+        """
+        with self._server() as server:
+            return server.file("POST", "query", "text/csv", params={"format": "csv"}, json=self._members)
 
     def answer(self) -> Answer:
         """Ask, and return the rows of all pages with what the columns mean.
@@ -337,55 +273,26 @@ class Query:
     def _pages(self) -> list[dict[str, Any]]:
         pages: list[dict[str, Any]] = []
         offset: int | None = 0
-        with self._session() as session:
+        with self._server() as server:
             while offset is not None:
                 question = self._members | {"pagination": {"limit": _PAGE, "offset": offset}}
-                pages.append(self._sent(session, "POST", "query", "rows", json=question))
+                pages.append(server.document("POST", "query", "rows", json=question))
                 offset = pages[-1]["next"]
         return pages
 
-    def _session(self) -> requests.Session:
-        if "@" in self.url:  # it is not repeated: what stands before this sign may be a key
-            raise QueryError(0, "", "the address has a key or a name in it: give Query the address alone, and the key as `key`")
-        if "?" in self.url or "#" in self.url:  # what stands behind may be a key, too
-            raise QueryError(0, "", f"the address has a ? or # in it: {_ALONE}")
-        if not self.key:
-            raise QueryError(0, "", "the key is empty: give Query a read key, which begins with rk_")
-        if not (self.key.isascii() and self.key.isprintable()):
-            raise QueryError(0, "", "a read key has printable ASCII characters only, and this one has others: copy it anew")
-        session = requests.Session()
-        session.auth = _Bearer(self.key)
-        return session
+    def _of_each(self, path: str, member: str, parameters: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Ask the same about each metric named; the answer has this member."""
+        with self._server() as server:
+            return {
+                name: server.document("GET", f"metrics/{quote(name, safe='@')}{path}", member, params=parameters)
+                for name in self._members.get("metrics", ())
+            }
 
-    def _sent(self, session: requests.Session, method: str, path: str, member: str, **options: Any) -> dict[str, Any]:
-        """Send a request, and return the document that answers it; it has this member."""
-        address = f"{self.url.rstrip('/')}/api/v1/{path}"
-        try:
-            answer = session.request(method, address, timeout=self.timeout, allow_redirects=False, **options)
-        except requests.RequestException as error:
-            raise QueryError(0, "", self._unanswered(error)) from error
-        try:
-            sent = answer.json()
-        except ValueError:
-            sent = None
-        document: dict[str, Any] = sent if isinstance(sent, dict) else {}
-        if answer.status_code == requests.codes.ok and member in document:
-            return document
-        wait = answer.headers.get("Retry-After", "")
-        detail = document.get("detail") or f"{self.url} did not answer like a server of deniable"
-        if document.get("code") == "not_found":
-            detail = f"{address}: {detail}; {_ALONE}"
-        raise QueryError(answer.status_code, document.get("code", ""), detail, int(wait) if wait.isdigit() else None)
+    def _level(self) -> dict[str, Any]:
+        return {"level": self._members["level"]} if "level" in self._members else {}
 
-    def _unanswered(self, error: requests.RequestException) -> str:
-        """Say why there is no answer."""
-        if isinstance(error, ValueError):  # of the address
-            return f"the address {self.url!r} is no server's: begin it with https:// or http://"
-        if isinstance(error, requests.exceptions.SSLError):
-            return f"{self.url} answers without https, or with a certificate that is not trusted"
-        if isinstance(error, requests.Timeout):
-            return f"{self.url} did not answer within {self.timeout:g} seconds"
-        return f"{self.url} cannot be reached: is a server running there?"
+    def _server(self) -> Server:
+        return Server(self.url, self.key, self.timeout)
 
     def _compared(self, compare: dict[str, str]) -> Query:
         before = self._members.get("compare", {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import sys
@@ -17,9 +18,11 @@ import pytest
 from werkzeug.serving import make_server
 
 import deniable_query
+from deniable.commands.parser import Parser
 from deniable.registry import period
 from deniable_aggregator.answer.model.metric import Listed
 from deniable_query import Metric, Query, QueryError
+from deniable_query.commands.query import query as command_query
 
 from .conftest import READ
 from .test_rows import RANGE, ask, filled, send, shop  # noqa: F401 - fixtures
@@ -269,6 +272,70 @@ def test_https_to_a_plain_server_is_told():
         Query(url.replace("http:", "https:"), READ).metric("theme").rows()
 
 
+def test_what_pages_say_is_asked_by_one_call(url, filled):  # noqa: F811
+    """Sentences, a comparison and a diagnosis of each metric named: the members of the API."""
+    query = Query(url, READ).metric("theme", "wait")
+    sentences_of = query.says()
+    assert list(sentences_of) == ["theme", "wait"]
+    for name, sentences in sentences_of.items():
+        assert sentences[0] == filled.get(f"/api/v1/metrics/{name}").get_json()["says"]
+        series = filled.get(f"/api/v1/metrics/{name}/series").get_json()
+        assert sentences[1:] == [each for each in (series["says"], series["trend_says"]) if each]
+    sides = "platform=linux", "platform=macos"
+    compared = Query(url, READ).metric("theme").level(0.9).comparison(*sides)["theme"]
+    assert compared == filled.get("/api/v1/metrics/theme/compare?a=platform=linux&b=platform=macos&level=0.9").get_json()
+    assert query.diagnosis()["wait"]["cause"] == filled.get("/api/v1/metrics/wait/diagnosis").get_json()["cause"]
+    with pytest.raises(QueryError, match="both sides are the same"):
+        query.comparison(*sides[:1] * 2)
+
+
+def test_a_file_is_the_one_of_the_server(url, filled):  # noqa: F811
+    """In which no text is run as a formula."""
+    assert Query(url, READ).metric("theme").csv() == filled.get("/api/v1/query?metrics=theme&format=csv").text
+    with pytest.raises(QueryError, match="declares no metric"):
+        Query(url, READ).metric("nothing").csv()
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Run `deniable query`; return its status, its output and its errors."""
+
+    def run(address, *words, key=READ):
+        for name, value in (("DENIABLE_URL", address), ("DENIABLE_READ_KEY", key)):
+            monkeypatch.setenv(name, value)
+        parser = Parser(prog="deniable query")
+        status = command_query(parser)(parser.parse_args(words))
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def test_the_command_prints_the_sentences_and_a_table(url, command):
+    """Estimates with their intervals, in percent or in the unit; the rows alone for programs and spreadsheets."""
+    query = Query(url, READ).metric("theme")
+    status, out, err = command(url, "theme", "--by", "platform", "--last", "12w")
+    assert (status, err) == (0, "")
+    sentences = query.says()["theme"]
+    assert out.startswith("\n".join(sentences) + "\n\nPLATFORM  VALUE")
+    row = query.by("platform").last(84).rows()[0]
+    assert re.search(rf"^{row['platform']} +{row['value']} +{100 * row['estimate']:.2f}% ", out, re.MULTILINE)
+    assert re.search(r"^median|^p50 +[\d.]+ ms +[\d.]+ ms +[\d.]+ ms +[\d,]+$", command(url, "wait")[1], re.MULTILINE)
+    assert command(url, "theme", "--csv")[1] == query.csv()
+    assert json.loads(command(url, "theme", "--by", "time", "--json")[1]) == query.by("time").rows()
+
+
+def test_the_command_says_what_is_missing(url, command):
+    status, out, err = command(url, "thme")
+    assert (status, out) == (2, "")
+    assert err.startswith("deniable query: the registry of shop declares no metric 'thme'")
+    status, _, err = command("", "theme", key="")
+    assert (status, err) == (
+        2,
+        "deniable query: set DENIABLE_URL and DENIABLE_READ_KEY: the server's address, and a read key of the app\n",
+    )
+    assert command("http://127.0.0.1:9", "theme")[0] == 2
+
+
 def test_a_silent_server_is_told():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
@@ -278,6 +345,7 @@ def test_a_silent_server_is_told():
 
 def test_the_last_days_may_be_written_as_the_server_writes_them(url):
     assert Query(url, READ).metric("theme").last("30d") == Query(url, READ).metric("theme").last(30)
+    assert Query(url, READ).metric("theme").last("12w").rows() == Query(url, READ).metric("theme").last(84).rows()
     with pytest.raises(QueryError, match=r"a query is about 1 to 10 metrics: add metric\(\.\.\.\)"):
         Query(url, READ).rows()
 

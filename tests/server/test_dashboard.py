@@ -9,6 +9,7 @@ from datetime import date, timedelta
 from html.parser import HTMLParser
 from io import StringIO
 from itertools import pairwise
+from pathlib import Path
 from time import sleep
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -195,6 +196,15 @@ def test_every_text_is_escaped(app, client, page):
     html = client.get(page).get_data(as_text=True)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
     assert "Which &lt;b&gt;one&lt;/b&gt; &amp; why" in html
+
+
+@pytest.mark.parametrize("page", ["/", "/m/ui.choice", "/m/ui.choice/compare"])
+def test_each_page_leads_to_how_an_estimate_is_read(client, page):
+    """On the site of the docs, which learns from no header where the reader comes from."""
+    foot = client.get(page).get_data(as_text=True).partition("<footer")[2]
+    link = r'<a href="https://deniable\.github\.io/deniable/([\w/]+)/" rel="noreferrer">'
+    (place,) = re.findall(link, foot)
+    assert (Path(__file__).parents[2] / "docs" / f"{place}.md").is_file()
 
 
 def test_the_style_sheet_and_icon_fetch_nothing(client):

@@ -124,8 +124,8 @@ def test_a_query_to_copy_has_the_segment_and_the_level(client):
     (link,) = re.findall(r'href="([^"]+)">The same as a query', html)
     shell, python = snippets(page(client, unescape(link)))
     assert python == Query("http://localhost", "rk_...").metric("used").where(platform="linux").level(0.9)
-    asked = client.get(shell, headers=HEAD).get_json()["query"]
-    assert (asked["filters"], asked["level"]) == ([["is", "platform", ["linux"]]], 0.9)
+    query = client.get(shell, headers=HEAD).get_json()["query"]
+    assert (query["filters"], query["level"]) == ([["is", "platform", ["linux"]]], 0.9)
 
 
 @pytest.mark.parametrize(

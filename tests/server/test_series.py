@@ -468,6 +468,8 @@ def test_ranges_are_compared_as_rows_are(filled):
         assert [row["diff_low"], row["diff_high"]] == one["interval"]
         assert (row["base_from"], row["to"]) == (body["a"]["days"]["from"] or row["base_from"], body["b"]["days"]["to"])
     assert re.match(r"“yes” rose: [\d.]+% before \(\d+ .*to \d+ .*\), [\d.]+% after \(\d+ .*to .*\), by ", body["says"])
+    overlapping = ask(filled, f"used/compare?a={a}&b={day(6)}..{day(2)}", 400)
+    assert (overlapping["code"], overlapping["detail"][:40]) == ("incomparable", "one release is part of both sides, " + a[:5])
     segment = ask(filled, f"used/compare?a={a}&b={b}&segment=platform=linux")
     assert segment["a"]["n"] < body["a"]["n"]
     status, html = compared(filled, "used", f"?a={a}&b={b}")

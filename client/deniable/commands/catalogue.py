@@ -142,6 +142,15 @@ CATALOGUE: dict[str, CommandInfo] = {
         "aggregator",
         (f"deniable publish {_STORE} --registry metrics.toml",),
     ),
+    "query": CommandInfo(
+        "ask a server what was published of a metric",
+        "",
+        (
+            "deniable query ui.theme",
+            "deniable query ui.theme --by platform --last 90d",
+            "deniable query ui.theme --by time --csv",
+        ),
+    ),
     "rappor": CommandInfo(
         "decode what a google/rappor deployment has collected",
         "aggregator",
@@ -213,7 +222,7 @@ CATALOGUE: dict[str, CommandInfo] = {
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "first steps": ("demo", "init", "serve"),
-    "for your app": ("plan", "registry", "explain", "sent"),
+    "for your app": ("plan", "registry", "explain", "sent", "query"),
     "run the service": (
         "status",
         "doctor",

@@ -35,8 +35,8 @@ def of_python(data: MetricData) -> str:
         steps.append(f".between({_listed(days)})")
     if level := query.get("level"):
         steps.append(f".level({level:g})")
-    asked = "\n    ".join([f"Query({_listed([_server(), _KEY])})", *steps, ".frame()"])
-    return f"from deniable_query import Query\n\nframe = (\n    {asked}\n)"
+    call = "\n    ".join([f"Query({_listed([_server(), _KEY])})", *steps, ".frame()"])
+    return f"from deniable_query import Query\n\nframe = (\n    {call}\n)"
 
 
 def _listed(texts: list[str]) -> str:

@@ -81,11 +81,11 @@ def read(text: tuple[str, ...] | str | None, now: datetime) -> DateRange:
     if text is None:
         return DateRange(None, None)
     if isinstance(text, str):
-        number = text.removesuffix("d")
-        if number == text or not number.isascii() or not number.isdigit() or not 1 <= int(number[:6]) <= _MOST_DAYS:
+        number, days = text[:-1], _UNITS.get(text[-1:], 0)
+        if not number.isascii() or not number.isdigit() or not 1 <= days * int(number[:6]) <= _MOST_DAYS:
             raise UnknownRange(f"{_RANGE}; this is {text[:_SHOWN]}")
         tomorrow = datetime.combine(now.astimezone(UTC).date(), time(), UTC) + timedelta(days=1)
-        return DateRange(tomorrow - timedelta(days=int(number)), tomorrow)
+        return DateRange(tomorrow - timedelta(days=days * int(number)), tomorrow)
     first, _ = _moment(text[0])
     _, end = _moment(text[1])
     if first >= end:
@@ -93,12 +93,13 @@ def read(text: tuple[str, ...] | str | None, now: datetime) -> DateRange:
     return DateRange(first, end)
 
 
+_UNITS = {"d": 1, "w": 7}  # in days
 _MOST_DAYS = 36_500
 _SHOWN = 40  # characters
 _DAYS = '["2026-10-01", "2026-11-20"]'
 _RANGE = (
-    f'date_range is two days, such as {_DAYS}, two RFC 3339 times, or 1 to {_MOST_DAYS:,} last days, such as "30d"; seven '
-    'weeks are "49d"'
+    f'date_range is two days, such as {_DAYS}, two RFC 3339 times, or 1 to {_MOST_DAYS:,} last days, such as "30d", or weeks, '
+    'such as "12w"'
 )
 
 

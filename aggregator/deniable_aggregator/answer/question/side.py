@@ -48,7 +48,7 @@ def side_of(
     begins, ends_at = period.bounds(ends[0], lengths[0])[0], period.bounds(ends[-1], lengths[-1])[1]
     if begins >= ends_at:
         raise UnknownPeriod(f"{ends[0]} is after {ends[-1]}: write the earlier one first")
-    first, last = _whole(begins, ends_at, length)
+    first, last = _whole_periods(begins, ends_at, length)
     if first > last:
         raise UnknownPeriod(f"no whole {length} lies in {text[:_SHOWN]}")
     if len(ends) == 1:
@@ -68,7 +68,7 @@ def _length(text: str) -> str:
     return ""
 
 
-def _whole(begins: datetime, ends: datetime, length: str) -> tuple[str, str]:
+def _whole_periods(begins: datetime, ends: datetime, length: str) -> tuple[str, str]:
     """Return the first and the last period that lie within some time as a whole."""
     first = period.of(begins, length)
     if period.bounds(first, length)[0] < begins:

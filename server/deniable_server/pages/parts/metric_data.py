@@ -125,10 +125,10 @@ class MetricData:
 
     @property
     def question(self) -> dict[str, str]:
-        """The parameters that say what is asked of it."""
-        asked = {"range": self.range.text, "period": self.period, "segment": self.segment}
+        """The parameters that say what is parameters of it."""
+        parameters = {"range": self.range.text, "period": self.period, "segment": self.segment}
         level = {} if self.level == LEVEL else {"level": f"{self.level:g}"}
-        return {name: value for name, value in asked.items() if value} | level
+        return {name: value for name, value in parameters.items() if value} | level
 
     @property
     def query_address(self) -> str:

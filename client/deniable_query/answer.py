@@ -1,0 +1,96 @@
+"""The answer to a query: rows, and frames of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+Row = dict[str, str | int | float | bool | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a query.
+
+    Parameters
+    ----------
+    rows
+        The rows of all pages, each by the names of `columns`.
+    columns
+        Of each column its ``name``, ``type`` and ``meaning``, in order.
+    metrics
+        What the metrics are: ``id``, ``type``, ``unit`` and so on.
+    trial
+        Whether everything is published at once, however few reports there are.
+    """
+
+    rows: list[Row]
+    columns: list[dict[str, str]]
+    metrics: list[dict[str, Any]]
+    trial: bool
+
+    def __repr__(self) -> str:
+        """Say how many rows there are, of which days, and why some have no estimate."""
+        names = ", ".join(each["id"] for each in self.metrics)
+        days = [str(row["to"]) for row in self.rows if row["to"]]
+        since = [str(row["from"]) for row in self.rows if row["from"]]
+        about = f", {min(since) if since else 'the beginning'} to {max(days)}" if days else ""
+        reasons = Counter(row["reason"] for row in self.rows if row["reason"])
+        remarks = "".join(f"; {_rows(n)}: {reason}" for reason, n in reasons.items())
+        return f"<Answer: {_rows(len(self.rows))} of {names}{about}{remarks}>"
+
+    def frame(self, library: Literal["pandas", "polars"] | None = None) -> Any:
+        """Return the rows as a data frame, each column with its type.
+
+        Parameters
+        ----------
+        library
+            Whose frame; None: of pandas, or of polars where there is no pandas.
+
+        Raises
+        ------
+        ImportError
+            If there is neither.
+        """
+        if library != "polars":
+            try:
+                return self._pandas()
+            except ModuleNotFoundError:
+                if library:
+                    raise
+        try:
+            return self._polars()
+        except ModuleNotFoundError as error:
+            raise ImportError("frame() needs pandas or polars; rows() needs neither") from error
+
+    def _pandas(self) -> Any:
+        import pandas as pd  # noqa: PLC0415 - it takes long, and rows need none
+
+        kinds = {"text": "string", "integer": "Int64", "number": "float64", "boolean": "boolean"}
+        columns = {column["name"]: pd.Series(self._column(column), dtype=kinds.get(column["type"])) for column in self.columns}
+        for column in self.columns:
+            if column["type"] == "time":
+                columns[column["name"]] = pd.to_datetime(columns[column["name"]], utc=True)
+        return pd.DataFrame(columns)
+
+    def _polars(self) -> Any:
+        import polars as pl  # noqa: PLC0415 - it takes long, and rows need none
+
+        kinds: dict[str, Any] = {
+            "text": pl.String(),
+            "integer": pl.Int64(),
+            "number": pl.Float64(),
+            "boolean": pl.Boolean(),
+            "time": pl.Datetime("us", "UTC"),
+        }
+        return pl.DataFrame([pl.Series(each["name"], self._column(each), kinds[each["type"]]) for each in self.columns])
+
+    def _column(self, of: dict[str, str]) -> list[Any]:
+        values = [row[of["name"]] for row in self.rows]
+        return [datetime.fromisoformat(str(each)) if each else None for each in values] if of["type"] == "time" else values
+
+
+def _rows(number: int) -> str:
+    return f"{number} row{'s' * (number != 1)}"

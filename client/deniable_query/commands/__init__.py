@@ -1,0 +1,1 @@
+"""The subcommand that asks a server."""

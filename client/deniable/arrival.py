@@ -42,6 +42,8 @@ class Arrival:
     undeclared
         Answers that their metric does not declare, by metric. They were reported, as the metric's `other` or as a random answer.
         It is empty unless the app is developed: anywhere else a log of this text would tell of an answer.
+    clipped
+        The same of numbers beyond the range of their metric, which are reported as its nearer end.
     why
         Why reports are kept, refused or lost, why answers were dropped, or why there is nothing; empty if there is nothing to
         explain.
@@ -56,6 +58,7 @@ class Arrival:
     dropped: Mapping[str, int] = field(default_factory=dict, hash=False)
     metrics: Mapping[str, Mapping[str, int]] = field(default_factory=dict, hash=False)
     undeclared: Mapping[str, int] = field(default_factory=dict, hash=False)
+    clipped: Mapping[str, int] = field(default_factory=dict, hash=False)
     why: str = ""
 
     @property
@@ -95,6 +98,8 @@ class Arrival:
             yield f"{plural(self.waiting, 'report')} may not travel yet{self._named('waiting', self.waiting)}"
         if self.undeclared:
             yield f"{plural(sum(self.undeclared.values()), 'undeclared answer')} ({', '.join(self.undeclared)})"
+        if self.clipped:
+            yield f"{sum(self.clipped.values())} clipped ({', '.join(self.clipped)})"
 
     def _named(self, what: str, total: int) -> str:
         """Name the metrics of a number, each with its own unless there is one; empty if none is known."""

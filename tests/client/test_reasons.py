@@ -484,6 +484,22 @@ def test_an_undeclared_answer_is_named_while_developing(client_of, caplog, metri
     assert caplog.messages[-1].startswith(f"deniable: {metric}: undeclared: {words}")
 
 
+@pytest.mark.parametrize(
+    ("options", "named"), [({"dsn": "http://k@localhost/shop"}, True), ({"strict": True}, True), ({}, False)]
+)
+def test_a_number_beyond_the_range_is_named_while_developing(client_of, caplog, options, named):
+    """Once, and `flush` counts such numbers. It is no error in strict mode, and on people's devices nothing shows it."""
+    client = client_of(registry=parse(REGISTRY.replace('unit = "bytes"', 'unit = "bytes"\nper_period = 100')), **options)
+    for number in (10, 3210000, -1):
+        assert client.record("size", number)
+    words = "3210000 is beyond the range, 0 to 10 bytes: the nearer end was reported instead; stats() counts such numbers"
+    assert caplog.messages == [f"deniable: size: clipped: {words}"] * named
+    arrival = client.flush(60)
+    assert arrival.clipped == ({"size": 2} if named else {})
+    assert str(arrival) == f"arrived: 3 reports (size){'; 2 clipped (size)' * named}"
+    assert client.stats()["clipped"] == 2
+
+
 # names
 
 

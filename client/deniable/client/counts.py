@@ -48,13 +48,19 @@ class Drops(NamedTuple):
     dropped: Counter[str]  # those that were not reported, by reason
     by_metric: Counter[tuple[str, str]]  # the same by reason and metric, but those of no metric
     undeclared: Counter[str]  # those that their metric does not declare, by metric; none unless the app is developed
+    clipped: Counter[str]  # the same of numbers beyond the range
 
     def since(self, before: Drops) -> Drops:
         """Return what came after an earlier look."""
-        return Drops(self.dropped - before.dropped, self.by_metric - before.by_metric, self.undeclared - before.undeclared)
+        return Drops(
+            self.dropped - before.dropped,
+            self.by_metric - before.by_metric,
+            self.undeclared - before.undeclared,
+            self.clipped - before.clipped,
+        )
 
 
-NO_DROPS = Drops(Counter(), Counter(), Counter())
+NO_DROPS = Drops(Counter(), Counter(), Counter(), Counter())
 
 
 class Counts:
@@ -62,6 +68,7 @@ class Counts:
 
     __slots__ = (
         "_by_metric",
+        "_clipped",
         "_facts",
         "_last",
         "_undeclared",
@@ -92,6 +99,7 @@ class Counts:
         self._last = NO_DROPS
         self._facts: dict[tuple[str, str], str] = {}  # what was told of reasons and metrics
         self._undeclared: dict[str, int] = {}  # as `undeclared`, by metric, while the app is developed
+        self._clipped: dict[str, int] = {}  # the same of `clipped`
 
     def drop(
         self,
@@ -133,10 +141,21 @@ class Counts:
         if named:
             _count(self._undeclared, metric)
 
+    def clip(
+        self,
+        metric: str,
+        *,
+        named: bool,  # as for `mistake`
+    ) -> None:
+        """Count a number beyond the range of its metric."""
+        self.clipped += 1
+        if named:
+            _count(self._clipped, metric)
+
     def drops(self) -> Drops:
         """Return what became of answers so far."""
         by_metric = Counter({about: number for about, number in self._by_metric.copy().items() if about[1]})
-        return Drops(Counter(self.dropped), by_metric, Counter(self._undeclared.copy()))
+        return Drops(Counter(self.dropped), by_metric, Counter(self._undeclared.copy()), Counter(self._clipped.copy()))
 
     def news(self) -> Drops:
         """Return what became of answers since the last call."""

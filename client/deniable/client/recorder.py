@@ -74,6 +74,7 @@ class Recorder:
         self._clock = clock
         self._refused = refusal
         self._strict = strict
+        self._developed = local or strict
         self._warns = local and not strict
         self._recording = thread_data()  # whether this thread is in `record` or `begin`
 
@@ -129,10 +130,10 @@ class Recorder:
             dropped = sender.submit(sender.later(wait, report) if wait else report, process)
         self._count(prepared, dropped, occasion)
         if prepared.clipped(position, value):
-            self._counts.clipped += 1
+            self._clip(prepared.metric, value, reported=not dropped)
         if fault is not None:
-            self._counts.mistake(prepared.metric.id, named=self._strict or self._warns)
-            if isinstance(fault, ParameterError) and (self._strict or self._warns):
+            self._counts.mistake(prepared.metric.id, named=self._developed)
+            if isinstance(fault, ParameterError) and self._developed:
                 from deniable.client.undeclared import undeclared  # noqa: PLC0415 - only a mistake needs it
 
                 fault = undeclared(prepared.metric, value, fault)
@@ -141,6 +142,15 @@ class Recorder:
             if self._strict or not isinstance(fault, ParameterError):
                 raise fault
         return not dropped
+
+    def _clip(self, metric: Metric, value: object, *, reported: bool) -> None:
+        """Count a number beyond the range, and warn about it while the app is developed: its unit may be wrong."""
+        self._counts.clip(metric.id, named=self._developed)
+        if self._developed:
+            from deniable.client.undeclared import beyond  # noqa: PLC0415 - as in `_record`
+
+            became = "the nearer end was reported instead" if reported else "this time nothing was reported"
+            warn_once(metric.id, "clipped", f"{beyond(metric, value)}: {became}; stats() counts such numbers")
 
     def _begin(self, prepared: Prepared) -> Timing | None:
         process, sender, source = os.getpid(), self._sender, self._source or OS
@@ -168,7 +178,8 @@ class Recorder:
                 outcome: bytes | str = self._payload(prepared, position)
             else:
                 outcome = self._permanent_responses.complete(prepared, block.occasion, position)
-            self._counts.clipped += prepared.clipped(position, number)
+            if prepared.clipped(position, number):  # a block may take any time, so nobody is warned
+                self._counts.clip(prepared.metric.id, named=self._developed)
         except Exception as error:  # noqa: BLE001 - counted; the report is lost
             self._counts.swallow(error, "timed")
             return None

@@ -149,6 +149,7 @@ class Session:
             lost=sum(outcomes[name] for name in [*losses, "error"]),
             dropped=dict(drops.dropped),
             undeclared=dict(drops.undeclared),
+            clipped=dict(drops.clipped),
             metrics=_by_metric(now.fates - before.fates, sender.unsent if pending or waiting else Counter(), drops.by_metric),
             why="; ".join(dict.fromkeys(why)),
         )

@@ -1,4 +1,4 @@
-"""What is told of an answer that its metric does not declare, with the answer, while the app is developed."""
+"""What is told of an undeclared answer or of a number beyond the range, with the answer, while the app is developed."""
 
 from __future__ import annotations
 
@@ -33,6 +33,16 @@ def undeclared(
     mistaken = next((part for part in parts if type(part) is str and part not in declared), None)
     none = _none_of(metric) if answer is None else ""
     return ParameterError(f"{_seen(answer)} is not declared: {rule}{did_you_mean(mistaken, declared)}{none}")
+
+
+def beyond(
+    metric: Metric,
+    answer: object,  # a number beyond its range
+) -> str:
+    """Say of a number that it is beyond the range. Nobody but a developer may see it."""
+    low, high = metric.range
+    unit = f" {metric.unit}" if metric.unit else ""
+    return f"{_seen(answer)} is beyond the range, {low} to {high}{unit}"
 
 
 def _none_of(metric: Metric) -> str:

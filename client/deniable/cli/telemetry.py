@@ -131,10 +131,11 @@ class Telemetry:
             if self.off is not None or answer is None:
                 return
             client = self._begun()
+            named = (client.strict or client._local) and not self._looks  # noqa: SLF001 - our own
             for metric, value in usage.answers(answer, self.version, command).items():
                 prepared = client._metrics.prepared.get(metric)  # noqa: SLF001 - our own
                 if prepared is not None:
-                    client.record(metric, usage.listed(prepared.metric, value))
+                    client.record(metric, usage.listed(prepared.metric, value, named=named))
         except Exception:  # noqa: BLE001, S110 - the tool must never notice
             pass
 
@@ -207,14 +208,17 @@ class Telemetry:
 
     def _begun(self) -> Client:
         import deniable
+        from deniable.messages.log import log
 
         if self._client is None or self._client is not deniable._client:  # a test, for one, has replaced it  # noqa: SLF001
             # A run of the command `telemetry` is over too soon for an answer. So it sends nothing, unless it waits for one.
             looks = self._looks and self._options["exit"] != "wait"
             consent = (lambda: True) if looks else True  # what is asked later begins with nothing that earlier runs left
             self._client = deniable.init(self._dsn, registry=self._registry, consent=consent, **self._options)
-            if looks and self._client._session is not None:  # noqa: SLF001 - our own
-                self._client._session.sender.stop()  # noqa: SLF001
+            if looks:
+                log.hide()  # the command itself says what hinders, and that its answers are dropped is normal
+                if self._client._session is not None:  # noqa: SLF001 - our own
+                    self._client._session.sender.stop()  # noqa: SLF001
         return self._client
 
     def _looking(self) -> Client:

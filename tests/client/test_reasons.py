@@ -269,7 +269,7 @@ def test_an_answer_that_is_dropped_is_told_once(case, caplog, reason):
         lines = [line for line in caplog.messages if line.startswith("deniable is off: no DSN was given; pass one to init")]
     else:
         lines = [line for line in caplog.messages if line.startswith(f"deniable: {subject}: {reason}: {words.happened}")]
-        assert all((case.trouble if words.in_facts else words.remedy) in line for line in lines)
+        assert all((FACTS[reason] if words.in_facts else words.remedy) in line for line in lines)
     assert len(lines) == 1, caplog.messages
     assert all(record.levelname == "WARNING" for record in caplog.records if record.message in lines)
     assert CANARY not in caplog.text
@@ -292,7 +292,7 @@ FACTS = {
     "unit": "it is bytes",
     "this_period": "1 in each day",
     "refused_period": f"unknown_metric: {REFUSALS['unknown_metric'].happened}",
-    "budget": "it may spend 1 nat a month, and 2 ever",
+    "budget": "2 nats ever; raise `lifetime` of the budget",
     "state": "/some/folder is full",
     "off": 'the segment arm is missing: pass segments={"arm": "a"} to init, with one of a, b',
     "error": "ZeroDivisionError",
@@ -305,6 +305,28 @@ def test_the_facts_of_a_case(case, caplog, reason, facts):
     """Where the registry or the device knows more, a line has it."""
     DROPS[reason][0](case)()
     assert f": {reason}: {ANSWERS[reason].words(facts)}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "period", "facts"),
+    [
+        (900, "month", "3 nats in this month; it goes on next month"),
+        (15, "month", "3 nats ever; raise `lifetime` of the budget"),
+        (15, "week", "15 nats ever; raise `lifetime` of the budget, or declare a longer `period`, so that its part lasts"),
+    ],
+)
+def test_what_to_do_about_a_budget_that_is_spent(client_of, caplog, tmp_path, lifetime, period, facts):
+    """An earlier file of the app has spent this month's, or that of all months. A longer period is advised where there is one."""
+
+    def record(version, epsilon, period):
+        metric = metric_toml("a", epsilon=epsilon, period=period, version=version)
+        text = registry_toml(metric, budget={"per_month": 15, "lifetime": lifetime}, caps={"epsilon": 16})
+        client = client_of(registry=parse(text), caps=None, segments={}, state=tmp_path)
+        return client.record("a", value=True)
+
+    assert record(1, 14, "month")
+    assert not record(2, 3, period)
+    assert [line.partition("spend: ")[2] for line in caplog.messages if ": budget: " in line] == [facts]
 
 
 def test_each_metric_has_its_own_line(client_of, caplog):

@@ -11,6 +11,7 @@ from deniable.limits.allowance import MICRO
 from deniable.messages.notice import listed, warn_once
 from deniable.messages.plural import plural
 from deniable.messages.reasons import ANSWERS, OF_PEOPLE, ONE_PERSON
+from deniable.registry.period import LENGTHS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from deniable.device.ledger import Ledger
     from deniable.device.prepared import Prepared
     from deniable.errors import DeniableError
-    from deniable.limits.allowance import Allowance
     from deniable.messages.reasons import Reason
     from deniable.transport import Sender
 
@@ -30,7 +30,6 @@ _FACTS: dict[str, Callable[[Prepared], str]] = {
     "unit": lambda prepared: f"it is {prepared.metric.unit}" if prepared.metric.unit else "it has none",
     "not_sampled": lambda prepared: f"it is {prepared.metric.sample}",
     "this_period": lambda prepared: f"{prepared.metric.per_period} in each {prepared.metric.period}",
-    "budget": lambda prepared: _allowed(prepared.allowance),
 }
 """What the registry says of a reason."""
 
@@ -106,7 +105,7 @@ class Counts:
         reason: str,
         prepared: Prepared | None = None,
         error: DeniableError | None = None,
-        facts: str = "",
+        facts: str | Callable[[], str] = "",  # a function is called for the first answer only
         metric: str = "",  # of one that is not prepared. Never an answer.
         *,
         quiet: bool = False,  # whether the log has said why
@@ -122,6 +121,7 @@ class Counts:
             warn_once("all metrics", "this_period", ONE_PERSON.words(f"{_MANY} in this process"))
         if about not in self._facts:
             together = (prepared, *(each for each in alike() if (reason, each.metric.id) not in self._facts))
+            facts = facts() if callable(facts) else facts
             concerned = {each.metric.id: each for each in together if each is not None}
             known = {(reason, id_): facts or self._facts_of(reason, each) for id_, each in concerned.items()}
             known = known or {about: facts or self._facts_of(reason, None)}
@@ -208,10 +208,21 @@ def _count(counts: dict[T, int], about: T) -> None:
     counts[about] += 1
 
 
-def _allowed(allowance: Allowance) -> str:
-    """Say what a metric may spend."""
-    ever = "" if allowance.lifetime is None else f", and {allowance.lifetime / MICRO:.4g} ever"
-    return f"it may spend {plural(allowance.month / MICRO, 'nat', '.4g')} a month{ever}"
+def of_budget(
+    prepared: Prepared,
+    *,
+    ever: bool,  # whether what it may spend ever is spent, and not only that of this month
+) -> str:
+    """Say what a metric has spent, and what to do."""
+    allowance = prepared.allowance
+    if not ever or allowance.lifetime is None:
+        return f"{_nats(allowance.month)} in this month; it goes on next month"
+    longer = "" if prepared.metric.period == LENGTHS[-1] else ", or declare a longer `period`, so that its part lasts"
+    return f"{_nats(allowance.lifetime)} ever; raise `lifetime` of the budget{longer}"
+
+
+def _nats(micro: int) -> str:
+    return plural(micro / MICRO, "nat", ".4g")
 
 
 def delivery(counts: Counts, sender: Sender | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from threading import local as thread_data
 from typing import TYPE_CHECKING
 
+from deniable.client.counts import of_budget
 from deniable.errors import ParameterError
 from deniable.frozen import NamedTuple
 from deniable.messages.notice import warn_once
@@ -225,6 +226,9 @@ class Recorder:
         if dropped:
             if dropped == "this_period":
                 self._drop_period(prepared, occasion)
+            elif dropped == "budget":
+                ever = self._ledger.ended
+                self._counts.drop(dropped, prepared, facts=lambda: of_budget(prepared, ever=ever(prepared.allowance)))
             else:
                 self._counts.drop(dropped, prepared)
             # Where reports wait so that the moment of `record` does not show, nothing else may show it.

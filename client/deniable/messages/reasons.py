@@ -84,8 +84,9 @@ ANSWERS: Mapping[str, Reason] = {
         alike=True,
     ),
     "budget": Reason(
-        "the metric has spent its part of the budget, or an earlier metrics.toml of the app has spent what it needs",
-        "declare a longer `period` in metrics.toml, so that its part lasts",
+        "the metric, or an earlier metrics.toml of the app, has spent what it may spend",
+        "it goes on next month; if what it may spend ever is spent, raise `lifetime` of the budget, or declare a longer `period`",
+        in_facts=True,
         developing=_ONCE_MORE,
     ),
     "state": Reason(

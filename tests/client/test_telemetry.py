@@ -184,9 +184,15 @@ def test_status_says_what_waits_and_when_it_travels(telemetry, keep, monkeypatch
         "On this device wait: 3 reports.",
         "They travel with the next run, while it works.",
     ]
-    assert spool.begin(3600)
-    clock = time.strftime("%H:%M", time.localtime(spool.begun + 3600))
-    assert f"They travel with a run from {clock} on" in telemetry.status()
+    assert spool.begin()
+    clock, begun = (time.strftime("%H:%M", time.localtime(spool.free_at - ago)) for ago in (0, 3600))
+    assert telemetry.status().endswith(f"They travel with a run from {clock} on, while it works: the last try was at {begun}.")
+    spool.end(cut=True)
+    words = "They travel with the next run, while it works. The last run that tried ended before the server answered"
+    assert telemetry.status().endswith(f"{words}.")
+    telemetry._dsn = "http://key@localhost/shop"
+    wait = 'exit="wait" of the app waits for it, and exit="helper" sends them in the background'
+    assert telemetry.status().endswith(f"{words}; {wait}.")
     monkeypatch.setenv("DO_NOT_TRACK", "1")
     assert telemetry.status().endswith("They do not travel from here: DO_NOT_TRACK is set.")
 
@@ -241,7 +247,7 @@ def test_a_look_does_not_begin_the_pause(telemetry, keep, monkeypatch):
     telemetry.record_usage("telemetry")
     assert deniable.stats()["recorded"] == 2
     deniable._client._leave(60)
-    assert (spool.begun, spool.reports) == (None, 3)
+    assert (spool.free_at, spool.reports) == (None, 3)
 
 
 @pytest.mark.parametrize(

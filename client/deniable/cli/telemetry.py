@@ -144,6 +144,7 @@ class Telemetry:
     def status(self) -> str:
         """Say whether anything is recorded and how to change it, how many reports wait, and when they travel."""
         from deniable.client import waiting
+        from deniable.transport.dsn import leads_here
 
         off, answer = self.off, self.decision
         if answer is None or not answer.agreed:  # then nothing waits
@@ -151,7 +152,8 @@ class Telemetry:
         directory, records = state_root() / self.app, self._client is not None
         hindrance = None if off else waiting.hindrance(lambda: self._client or self._looking(), directory)
         on = f"on, but nothing is recorded: {hindrance}" if hindrance else "on: you agreed"
-        lines = waiting.lines(directory, off=off or hindrance, exit=self._options["exit"], records=records)
+        here = leads_here(self._dsn, os.environ.get("DENIABLE_DSN"))
+        lines = waiting.lines(directory, off=off or hindrance, exit=self._options["exit"], records=records, developed=here)
         return "\n".join([self._state(f"off: {off}" if off else on), *lines])
 
     def show(self) -> str:

@@ -40,7 +40,7 @@ def sent(parser: argparse.ArgumentParser) -> Run:
         else:
             print(f"nothing was sent by the app that keeps its state in {directory}, or it was forgotten since")
         if not arguments.json:
-            print("\n".join(waiting.lines(directory, off=None, exit=None, records=False)))
+            print("\n".join(waiting.lines(directory, off=None, exit=None, records=False, developed=True)))
         return 0
 
     return run

@@ -17,9 +17,12 @@ import deniable
 from deniable.cli import Telemetry, command, decision, usage
 from deniable.cli.decision import Decision
 from deniable.client import helper
+from deniable.declared import Declared
+from deniable.device.journal import Journal
 from deniable.device.state import State
 from deniable.messages.log import log
 from deniable.process.surroundings import _CI, state_root
+from deniable.registry import load
 from deniable.transport import Batch, Spool
 from deniable.wire.report import Report, Stratum
 
@@ -142,6 +145,22 @@ def test_what_is_not_listed_is_other_and_no_mistake(telemetry, caplog, monkeypat
     assert undeclared == [f"deniable: app.command: undeclared: {words}"] * told
     command = deniable._client._metrics.prepared["app.command"].metric
     assert [usage.listed(command, name, named=False) for name in ("build", "rename")] == ["build", "other"]
+
+
+def test_what_was_sent_is_shown_with_what_it_says(telemetry, registry):
+    """Beside the bytes, so that a person sees that it may be another answer."""
+    telemetry.turn_on()
+    command = Declared.of(load(registry).metrics["app.command"])
+    stratum = Stratum("app.command", 1, command.fingerprint, "2026-W48", "")
+    entries = [Report(stratum, command.layout.pack(0, 1)), Report(stratum._replace(fingerprint="0" * 16), b"\x01")]
+    Journal(State(state_root() / "shop")).add(entries)
+    assert telemetry.show().splitlines()[-3:] == [
+        "Sent, the newest first. What a report says is true or not:",
+        "  app.command (version 1) for 2026-W48: 01",
+        "  app.command (version 1) for 2026-W48: 01, which says other",
+    ]
+    client = deniable.init("http://key@127.0.0.1:1/shop", registry=registry, consent=False)
+    assert [entry.names for entry in client.journal()] == ["", "other"]
 
 
 @pytest.mark.parametrize("action", ["show", "status"])

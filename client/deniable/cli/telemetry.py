@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import typer
 
     from deniable.client import Client
+    from deniable.registry import Registry
     from deniable.transport import Exit
 
 _YES = ("y", "yes")
@@ -166,8 +167,15 @@ class Telemetry:
             entries = Journal(State(state_root() / self.app)).entries()
         except StateError as error:
             return status if str(error) in status else f"{status}\n{error}"
+        registry = self._loaded()
+        if registry is not None and entries:
+            from deniable.evidence import with_names
+
+            entries = with_names(entries, registry)
         sent = [f"  {entry}" for entry in entries] or ["  nothing"]
-        return "\n".join([status, "Asked, each answer with noise:", *self._questions(), "Sent, the newest first:", *sent])
+        named = any(entry.names for entry in entries)
+        head = f"Sent, the newest first{'. What a report says is true or not' if named else ''}:"
+        return "\n".join([status, "Asked, each answer with noise:", *self._questions(), head, *sent])
 
     # As a command of the tool
 
@@ -236,12 +244,16 @@ class Telemetry:
         return f"Telemetry of {self.app} is {state}. To change it: {change}"
 
     def _questions(self) -> list[str]:
+        registry = self._loaded()
+        return [f"  - {metric.description}" for metric in registry.metrics.values()] if registry else []
+
+    def _loaded(self) -> Registry | None:
         from deniable.registry import load
 
         try:
-            return [f"  - {metric.description}" for metric in load(Path(self._registry)).metrics.values()]
+            return load(Path(self._registry))
         except Exception:  # noqa: BLE001 - a tool that is not installed well still asks, and records nothing
-            return []
+            return None
 
     def _question(self) -> str:
         return "\n".join(

@@ -212,7 +212,7 @@ class Spool:
         *,
         cut: bool,  # whether the end of the program cut it, so that nobody knows whether the server answers
     ) -> None:
-        """Note how a try ended. After one that was cut, another program may begin sooner, unless the ones before were cut, too."""
+        """Note how a try ended. After one that was cut, another program may begin sooner, unless earlier ones were cut, too."""
         cuts = min(self.cut + 1, _MOST_CUT) if cut else 0
         with suppress(OSError):
             if cuts or self.cut:

@@ -77,9 +77,22 @@ def test_a_person_is_asked_once(telemetry, monkeypatch, text, agreed):
     assert "Whether it is new" in question
     assert "[y/N]" in question
     assert "telemetry show" in question
+    assert "what was sent cannot be taken back" in question
+    taken = "yes. Thank you" if agreed else "no, so nothing is recorded"
+    change = f"{telemetry.command} telemetry {'off' if agreed else 'on'}"
+    assert question.endswith(f" Yes or no? [y/N] This is a {taken}. To change it: {change}\n")
     sit(monkeypatch, "y\n")
     assert telemetry.ask() is agreed
     assert sys.stderr.getvalue() == ""
+    assert telemetry.decision.agreed is agreed
+
+
+@pytest.mark.parametrize(("text", "agreed"), [("Ja\n", True), ("yes\n", False), ("\n", False)])
+def test_an_app_asks_in_its_own_words(telemetry, monkeypatch, text, agreed):
+    """They are all that is printed, and it says what means yes."""
+    sit(monkeypatch, text)
+    assert telemetry.ask("Darf shop zählen, wie es benutzt wird? [j/N]", yes={"j", "ja"}) is agreed
+    assert sys.stderr.getvalue() == "Darf shop zählen, wie es benutzt wird? [j/N] "
     assert telemetry.decision.agreed is agreed
 
 

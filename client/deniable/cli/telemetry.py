@@ -14,6 +14,7 @@ from deniable.process.surroundings import ci_variable, in_ci, state_root, switch
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Collection
 
     import click
     import typer
@@ -88,18 +89,28 @@ class Telemetry:
             return "you were not asked yet"
         return None if answer.agreed else "you said no"
 
-    def ask(self) -> bool:
+    def ask(self, question: str = "", yes: Collection[str] = _YES) -> bool:
         """Ask the person, if they were never asked and can answer; return whether anything is recorded.
 
         Nobody is asked in continuous integration, without a terminal, if ``DO_NOT_TRACK`` is set, or while they run the command
         ``telemetry``. Anything but a yes is a no.
+
+        Parameters
+        ----------
+        question
+            The app's own words, such as in the person's language. Then the app also says what it has understood. By default it
+            is a question in English, with the description of each metric.
+        yes
+            What means yes, in lower case.
         """
         if self.decision is None and self._can_answer():
             try:
-                print(self._question(), end=" ", file=sys.stderr, flush=True)
-                agreed = sys.stdin.readline().strip().lower() in _YES
+                print(question or self._question(), end=" ", file=sys.stderr, flush=True)
+                agreed = sys.stdin.readline().strip().lower() in yes
                 self._decide(agreed)
-                print(f"Thank you. To change it: {self.command} telemetry {'off' if agreed else 'on'}", file=sys.stderr)
+                if not question:
+                    taken, change = ("yes. Thank you", "off") if agreed else ("no, so nothing is recorded", "on")
+                    print(f"This is a {taken}. To change it: {self.command} telemetry {change}", file=sys.stderr)
             except Exception:  # noqa: BLE001, S110 - the tool goes on, and asks another time
                 pass
         return self.off is None
@@ -262,6 +273,7 @@ class Telemetry:
                 *self._questions(),
                 "Before an answer leaves this device, it is changed at random. So what is sent proves nothing about you:",
                 "for each answer you could as well have given another. You can say no and lose nothing.",
+                "You can change it at any time, but what was sent cannot be taken back.",
                 f"Look at what is sent: {self.command} telemetry show. Yes or no? [y/N]",
             ]
         )

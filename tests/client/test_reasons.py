@@ -507,6 +507,25 @@ def test_an_undeclared_answer_is_named_while_developing(client_of, caplog, metri
 
 
 @pytest.mark.parametrize(
+    ("other", "answer", "words"),
+    [
+        (True, ["a", "tiktok", 3], "'tiktok' is not declared: {rule}: a, b, c. It counts as 'c', and the other options stay; "),
+        (True, ["a", ["x"]], "['x'] is not declared: {rule}: a, b, c. It counts as 'c', and the other options stay"),
+        (False, ["a", "tiktok"], "'tiktok' is not declared: {rule}: a, b, c. A random set was reported instead; "),
+        (True, "tiktok", "'tiktok' is not declared: an answer to to must be a set or list of options: a, b, c. Its other was"),
+        (True, ["a"] * 2000, "['a', 'a', 'a', 'a', 'a'] is not declared: an answer to to must be a set or list of options: a, b"),
+    ],
+)
+def test_an_undeclared_option_leaves_the_others(client_of, caplog, other, answer, words):
+    """The line names the option alone, and says what becomes of it and of the others."""
+    metric = metric_toml("to", type="set", values=["a", "b", "c"], **({"other": "c"} if other else {}))
+    client = client_of(registry=parse(registry_toml(metric)), dsn="http://k@localhost/shop", segments={})
+    assert client.record("to", answer)
+    expected = words.format(rule="an option of to must be one of the 3 declared")
+    assert caplog.messages[-1].startswith(f"deniable: to: undeclared: {expected}")
+
+
+@pytest.mark.parametrize(
     ("options", "named"), [({"dsn": "http://k@localhost/shop"}, True), ({"strict": True}, True), ({}, False)]
 )
 def test_a_number_beyond_the_range_is_named_while_developing(client_of, caplog, options, named):

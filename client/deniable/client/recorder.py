@@ -135,11 +135,12 @@ class Recorder:
         if fault is not None:
             self._counts.mistake(prepared.metric.id, named=self._developed)
             if isinstance(fault, ParameterError) and self._developed:
-                from deniable.client.undeclared import undeclared  # noqa: PLC0415 - only a mistake needs it
+                from deniable.client.undeclared import became, undeclared  # noqa: PLC0415 - only a mistake needs it
 
+                instead = became(prepared.metric, value, fault)
                 fault = undeclared(prepared.metric, value, fault)
-            if self._warns:
-                _warn_of_undeclared(prepared.metric, fault, reported=not dropped)
+                if self._warns:
+                    _warn_of_undeclared(prepared.metric, fault, "This time nothing was reported" if dropped else instead)
             if self._strict or not isinstance(fault, ParameterError):
                 raise fault
         return not dropped
@@ -255,14 +256,9 @@ class Recorder:
         self._counts.drop("refused_period" if code else "this_period", prepared, facts=of_code(code) if code else "", alike=alike)
 
 
-def _warn_of_undeclared(metric: Metric, fault: BaseException, *, reported: bool) -> None:
+def _warn_of_undeclared(metric: Metric, fault: ParameterError, became: str) -> None:
     """Warn about an undeclared answer while the app is developed."""
-    if metric.axis:
-        instead = "What stands for none" if metric.none else "The low end of its range"
-    else:
-        instead = "A random one" if metric.other is None else "Its other"
     # Only while the app is developed: a log can leave the device, and this line has the answer, without noise.
     end = "" if str(fault).endswith("?") else "."
-    became = f"{instead} was reported instead" if reported else "This time nothing was reported"
     words = f"{fault}{end} {became}; strict=True shows where"
     warn_once(metric.id, "undeclared", words)

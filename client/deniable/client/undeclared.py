@@ -29,10 +29,34 @@ def undeclared(
     kind = metric.kind
     rule = fault.rule if kind.written or kind.open else kind.allowed(metric, fault.rule)
     declared = [value for value in metric.values if isinstance(value, str)]
+    if _is_list(answer) and _is_of_option(metric, answer, fault):
+        answer = next((option for option in answer if type(option) is not str or option not in declared), None)
     parts = list(islice(answer, _MOST)) if _is_list(answer) else [answer]
     mistaken = next((part for part in parts if type(part) is str and part not in declared), None)
     none = _none_of(metric) if answer is None else ""
     return ParameterError(f"{_seen(answer)} is not declared: {rule}{did_you_mean(mistaken, declared)}{none}")
+
+
+def became(
+    metric: Metric,
+    answer: object,
+    fault: ParameterError,  # as for `undeclared`
+) -> str:
+    """Say what is reported instead of an undeclared answer."""
+    if metric.other is not None and _is_of_option(metric, answer, fault):
+        return f"It counts as {metric.other!r}, and the other options stay"
+    if metric.axis:
+        instead = "What stands for none" if metric.none else "The low end of its range"
+    elif metric.other is not None:
+        instead = "Its other"
+    else:
+        instead = "A random set" if metric.kind.options else "A random one"
+    return f"{instead} was reported instead"
+
+
+def _is_of_option(metric: Metric, answer: object, fault: ParameterError) -> bool:
+    """Return whether an answer is a list of options, one of which is the undeclared one."""
+    return metric.kind.options and fault.rule != metric.kind.refusal(metric, answer).rule
 
 
 def beyond(

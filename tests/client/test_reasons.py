@@ -234,7 +234,7 @@ def _error(case):
 
 
 DROPS = {
-    "before_init": (_before_init, "record"),
+    "before_init": (_before_init, "all metrics"),
     "disabled": (_disabled, None),
     "nobody": (_nobody, "all metrics"),
     "no_consent": (_no_consent, "all metrics"),
@@ -408,6 +408,7 @@ def test_reasons_are_short_lines(table):
         (418, "teapot", of_answer(400, "of_tomorrow")),
         (418, None, STATUSES[400]),
         (307, None, STATUSES[300]),
+        (501, None, STATUSES[400]),  # of a server that knows no POST
         (599, None, STATUSES[500]),
     ],
 )
@@ -682,7 +683,7 @@ def test_an_arrival_says_of_each_metric_what_became_of_it(case, monkeypatch):
     arrival = client.close(60)
     off = 'the metric is off (the segment arm is missing: pass segments={"arm": "a"} to init, with one of a, b)'
     assert str(arrival) == (
-        "not delivered: 1 report refused (often); 3 reports arrived (often 1, size 1, ui.theme 1); "
+        "incomplete: 1 report refused (often); 3 reports arrived (often 1, size 1, ui.theme 1); "
         "1 answer dropped as before_init; 1 answer dropped as unknown_metric (offten); 1 answer dropped as off (split); "
         "1 answer dropped as expired (old); 1 answer dropped as not_sampled (rare); 1 answer dropped as this_period (ui.theme); "
         f"1 undeclared answer (often); why: the server refused often: definition_mismatch: "
@@ -716,6 +717,19 @@ def test_what_is_refused_in_part(client_of):
     client.record("often", value=True)
     words = f"the server refused often: definition_mismatch: {REFUSALS['definition_mismatch'].happened}"
     assert str(client.flush(60)) == f"not delivered: 1 report refused (often); why: {words}"
+
+
+def test_what_is_refused_of_many_is_said_once(client_of):
+    """A reason is written once for all metrics that it concerns, and of many metrics the first are named."""
+    names = [f"m{number}" for number in range(7)]
+    errors = [{"group": group, "code": "definition_mismatch", "count": 1} for group in range(7)]
+    registry = parse(registry_toml(*map(metric_toml, names), budget={}, caps={}))
+    client = client_of(lambda *_: (202, {}, {"accepted": 0, "errors": errors}), registry=registry, segments={})
+    for name in names:
+        client.record(name, value=True)
+    words = f"the server refused m0, m1, m2, m3 and 3 more: definition_mismatch: {REFUSALS['definition_mismatch'].happened}"
+    of_each = "m0 1, m1 1, m2 1, m3 1 and 3 more"
+    assert str(client.flush(60)) == f"not delivered: 7 reports refused ({of_each}); why: {words}"
 
 
 def test_a_timeout_says_that_no_answer_has_come(client_of):
@@ -981,7 +995,7 @@ def test_an_answer_before_init_is_told_again_while_developing(case, caplog):
     _before_init(case)()
     deniable.init("http://k@localhost/shop", registry=parse(REGISTRY), consent=False, segments={"arm": "a"}, caps=FREE).close(1)
     words = ANSWERS["before_init"].words()
-    assert caplog.messages == [f"deniable: record: before_init: {words}", f"deniable: init: before_init: {words}"]
+    assert caplog.messages == [f"deniable: {subject}: before_init: {words}" for subject in ("all metrics", "1 answer")]
 
 
 def test_an_arrival():
@@ -989,10 +1003,12 @@ def test_an_arrival():
     cases = {
         "nothing to send": Arrival(),
         "arrived: 2 reports, 1 left by an earlier run or try; 3 reports may not travel yet": Arrival(2, 1, waiting=3),
-        "not delivered: 1 report kept for another try; 3 reports refused; 1 report lost; 2 reports arrived": Arrival(
+        "not delivered: 1 report kept for another try; 3 reports refused; 1 report lost": Arrival(pending=1, refused=3, lost=1),
+        "incomplete: 1 report kept for another try; 3 reports refused; 1 report lost; 2 reports arrived": Arrival(
             2, pending=1, refused=3, lost=1
         ),
+        "arrived: 7 reports (a 1, b 1, c 1, d 1 and 3 more)": Arrival(7, metrics={name: {"sent": 1} for name in "abcdefg"}),
         "arrived: 5 reports (a 2, b 1, others 2)": Arrival(5, metrics={"a": {"sent": 2}, "b": {"sent": 1}}),
     }
     assert {str(arrival): bool(arrival) for arrival in cases.values()} == {words: words.startswith("arrived") for words in cases}
-    assert len({*cases.values(), Arrival()}) == 4
+    assert len({*cases.values(), Arrival()}) == 6

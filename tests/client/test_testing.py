@@ -236,6 +236,7 @@ def test_consent(registry, monkeypatch, caplog):
     with Capture() as capture:
         client = Client(registry=registry, consent=lambda: agreed[0], segments=SEGMENTS)
         assert caplog.messages == []
+        assert repr(client).startswith("<deniable.Client off: the answers are captured by a test, ")
         assert client.record("ui.theme", "dark") is False
         capture.consent = False
         assert client.record("ui.theme", "dark")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from deniable.errors import StateError
 from deniable.limits.allowance import MICRO
-from deniable.messages.notice import listed, warn_once
-from deniable.messages.plural import plural
+from deniable.messages.notice import warn_once
+from deniable.messages.plural import few, plural
 from deniable.messages.reasons import ANSWERS, OF_PEOPLE, ONE_PERSON
 from deniable.registry.period import LENGTHS
 
@@ -170,7 +170,7 @@ class Counts:
             metrics = [metric for each, metric in drops.by_metric if each == reason]
             for metric in metrics or [""]:
                 lines.setdefault((reason, self._facts.get((reason, metric), "")), []).append(metric)
-        return [self._why(*about, listed(metrics)) for about, metrics in lines.items()]
+        return [self._why(*about, few(metrics)) for about, metrics in lines.items()]
 
     def _why(self, reason: str, facts: str, metrics: str) -> str:
         about = self._about(reason)
@@ -235,6 +235,7 @@ def delivery(counts: Counts, sender: Sender | None) -> dict[str, Any]:
         "rejected": rejected,
         "refusals": dict(sender.refusals) if sender else {},
         "spooled": spooled,
+        "pending": sender.pending if sender else 0,
         "waiting": sender.waiting if sender else 0,
         "dropped": dict(counts.dropped + counted),
         "faults": faults,

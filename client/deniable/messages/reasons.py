@@ -266,6 +266,7 @@ STATUSES: Mapping[int, Reason] = {
     413: CODES["body_too_large"],
     429: CODES["rate_limited"],
     500: Reason("the server has failed", f"{_KEPT}; read the log of the server, or of a proxy before it"),
+    501: _FOREIGN,
     502: Reason("the proxy before the server does not reach it", f"{_KEPT}; start the server"),
     503: Reason("the server is not ready", f"{_KEPT}; read its log, or ask `deniable doctor` there"),
     504: Reason("the proxy before the server got no answer from it in time", f"{_KEPT}; read its log"),

@@ -27,6 +27,8 @@ from deniable.registry.lookalike import did_you_mean
 from deniable.registry.metric import PER_SECOND
 from deniable.stopwatch import Stopwatch, Timing
 
+__tracebackhide__ = True  # pytest shows where the app records, and not how that is captured
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
@@ -36,6 +38,7 @@ _NO_REGISTRY = (
     "Capture('metrics.toml'), or have the test call deniable.init; to take everything, set lenient = True of the capture"
 )
 _EARLY = "recorded before deniable.init, so a device drops it: call init first, where the app starts"
+_HERE = "the answers are captured by a test"
 _OF_THE_NETWORK = ("dsn", "settings", "state", "registry_key", "allow_http", "post")
 
 
@@ -334,6 +337,8 @@ def _begin(begin: Callable[..., None], client: Client, **options: Any) -> None:
     log.warning = lambda line, *_: None if line.startswith("deniable is off") else warning(line, *_)  # type: ignore[method-assign]
     try:
         begin(client, state=None, **options)
+        if client.disabled and not switched_off() and client._metrics.prepared:  # noqa: SLF001 - it has no DSN
+            client.disabled = _HERE
     finally:
         log.show, log.warning = show, warning  # type: ignore[method-assign]
         if dsn is not None:

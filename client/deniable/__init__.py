@@ -73,6 +73,8 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+__tracebackhide__ = True  # pytest shows the line of the app
+
 # The client is imported when an app calls `init`. An app that only catches our errors imports almost nothing.
 _HOMES = {
     "Arrival": "arrival",
@@ -123,10 +125,11 @@ def init(
     from deniable.client import Client  # noqa: PLC0415 - slow to import, and only apps that call `init` need it
     from deniable.process.exits import at_exit  # noqa: PLC0415
 
-    if _client is None:
+    before = _client
+    if before is None:
         at_exit(_leave, _EXIT_SECONDS)
     else:
-        _client.close(0.0)
+        before.close(0.0)
     _client = Client(
         dsn=dsn,
         registry=registry,
@@ -142,8 +145,12 @@ def init(
     )
     _client._counts.dropped["before_init"] += _early  # noqa: SLF001 - our own
     if _early:  # while developing this is said again, since perhaps nobody has seen the first line
-        _tell_early("init" if _client.developed else "record")
+        _tell_early(_client)
         _early = 0
+    if before is not None and before._session is not None and _client.developed:  # noqa: SLF001 - our own
+        from deniable.messages.notice import warn_once  # noqa: PLC0415 - only a mistake needs it
+
+        warn_once("init", "again", "this client has replaced the one of an earlier init; call init once, where the app starts")
     return _client
 
 
@@ -197,17 +204,19 @@ def _drop_early() -> bool:
     global _early  # noqa: PLW0603 - as `_client`
     if not _early and "logging" in sys.modules:
         try:  # noqa: SIM105 - `contextlib` would be imported for it
-            _tell_early("record")
+            _tell_early()
         except Exception:  # noqa: BLE001, S110 - the interpreter is ending, which imports nothing any more
             pass
     _early += 1
     return False
 
 
-def _tell_early(subject: str) -> None:
+def _tell_early(client: Client | None = None) -> None:
     from deniable.messages.notice import warn_once  # noqa: PLC0415 - only a mistake needs it
+    from deniable.messages.plural import plural  # noqa: PLC0415
     from deniable.messages.reasons import ANSWERS  # noqa: PLC0415
 
+    subject = plural(_early, "answer") if client and client.developed else "all metrics"
     warn_once(subject, "before_init", ANSWERS["before_init"].words())
 
 
@@ -252,7 +261,20 @@ def _leave(timeout: float) -> None:
 
 def stats() -> dict[str, Any]:
     """Return counts of what happened so far. See `Client.stats`."""
-    return _client.stats() if _client else {"disabled": _NO_INIT}
+    return _client.stats() if _client else _no_stats()
+
+
+def _no_stats() -> dict[str, Any]:
+    return {
+        **dict.fromkeys(
+            ("recorded", "undeclared", "clipped", "repeated", "sent", "rejected", "spooled", "pending", "waiting"), 0
+        ),
+        **{name: {} for name in ("refusals", "faults", "reserved", "off")},
+        "dropped": {"before_init": _early} if _early else {},
+        "spent": dict.fromkeys(("month", "month_left", "lifetime", "lifetime_left")),
+        "disabled": _NO_INIT,
+        "trouble": None,
+    }
 
 
 def explain(metric: str, value: object = None) -> Explanation | None:

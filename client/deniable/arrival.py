@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deniable.frozen import dataclass, field
-from deniable.messages.plural import plural
+from deniable.messages.plural import few, plural
 from deniable.messages.reasons import ANSWERS
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Arrival:
     undeclared
         Answers that their metric does not declare, by metric. They were reported, as the metric's `other` or as a random answer.
         It is empty unless the app is developed: anywhere else a log of this text would tell of an answer.
+    clipped
+        The same of numbers beyond the range of their metric, which are reported as its nearer end.
     why
         Why reports are kept, refused or lost, why answers were dropped, or why there is nothing; empty if there is nothing to
         explain.
@@ -56,16 +58,16 @@ class Arrival:
     dropped: Mapping[str, int] = field(default_factory=dict, hash=False)
     metrics: Mapping[str, Mapping[str, int]] = field(default_factory=dict, hash=False)
     undeclared: Mapping[str, int] = field(default_factory=dict, hash=False)
+    clipped: Mapping[str, int] = field(default_factory=dict, hash=False)
     why: str = ""
 
     @property
     def status(self) -> Literal["arrived", "incomplete", "nothing to send", "not delivered"]:
         """What became of them, in short."""
-        if self.pending or self.refused or self.lost:
-            return "not delivered"
+        missing = self.pending or self.refused or self.lost
         if not self.sent:
-            return "nothing to send"
-        return "arrived" if all(ANSWERS[reason].normal for reason in self.dropped) else "incomplete"
+            return "not delivered" if missing else "nothing to send"
+        return "arrived" if not missing and all(ANSWERS[reason].normal for reason in self.dropped) else "incomplete"
 
     def __bool__(self) -> bool:
         return self.status == "arrived"
@@ -94,7 +96,9 @@ class Arrival:
         if self.waiting:
             yield f"{plural(self.waiting, 'report')} may not travel yet{self._named('waiting', self.waiting)}"
         if self.undeclared:
-            yield f"{plural(sum(self.undeclared.values()), 'undeclared answer')} ({', '.join(self.undeclared)})"
+            yield f"{plural(sum(self.undeclared.values()), 'undeclared answer')} ({few([*self.undeclared])})"
+        if self.clipped:
+            yield f"{sum(self.clipped.values())} clipped ({few([*self.clipped])})"
 
     def _named(self, what: str, total: int) -> str:
         """Name the metrics of a number, each with its own unless there is one; empty if none is known."""
@@ -103,7 +107,7 @@ class Arrival:
         if numbers and left > 0:
             numbers["others"] = left
         names = [*numbers] if len(numbers) == 1 else [f"{metric} {number}" for metric, number in numbers.items()]
-        return f" ({', '.join(names)})" if names else ""
+        return f" ({few(names)})" if names else ""
 
 
 SWALLOWED = Arrival(why=ANSWERS["error"].words())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
 from deniable.errors import ParameterError
+from deniable.evidence import report_names
 from deniable.frozen import dataclass
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.limits.exposure import Exposure
@@ -59,6 +60,8 @@ class Explanation:
         Exposure of all metrics together, in bits: by the rows of permanent responses, and by segments.
     report
         An example of a report, in hexadecimal; None if no answer was given.
+    report_names
+        The answers that the example names, not always the true one; empty if it names none.
     """
 
     metric: str
@@ -79,6 +82,7 @@ class Explanation:
     row_bits: float
     segment_bits: float
     report: str | None
+    report_names: str
 
     @classmethod
     def of(cls, registry: Registry, id_: str, budget: Budget, value: object = None, *, instead: bool = False) -> Explanation:
@@ -110,6 +114,7 @@ class Explanation:
         declared = Declared.of(metric)
         mechanism = declared.mechanism
         allowance, exposure = Allowance.of(declared, budget), Exposure.of(registry)
+        report = None if value is None else mechanism.randomize(_value(metric, value, instead=instead))
         return cls(
             metric=metric.id,
             description=metric.description,
@@ -128,7 +133,8 @@ class Explanation:
             report_bytes=mechanism.layout.payload_size,
             row_bits=exposure.row_bits,
             segment_bits=exposure.segment_bits,
-            report=None if value is None else mechanism.randomize(_value(metric, value, instead=instead)).hex(),
+            report=None if report is None else report.hex(),
+            report_names="" if report is None else report_names(declared, report),
         )
 
     def __str__(self) -> str:
@@ -149,7 +155,8 @@ class Explanation:
         lines.append(f"Every report has {_number(self.report_bytes, 'byte')}, whatever the answer.")
         lines += self._exposed()
         if self.report is not None:
-            lines.append(f"A report of this answer might look like this: {self.report}")
+            says = f", which says {self.report_names}" if self.report_names else ""
+            lines.append(f"A report of this answer might look like this: {self.report}{says}")
         return "\n".join(lines)
 
     def _repeated(self) -> list[str]:

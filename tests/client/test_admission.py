@@ -79,11 +79,12 @@ def test_a_metric_may_have_several_faults():
 
 
 def test_what_the_budget_has_no_room_for_is_off_and_the_rest_goes_on():
-    """In the order of the file: one that still fits is on. Each message has the same budget, which has room for all."""
+    """In the order of the file: one that still fits is on. Each message has the same change, which has room for all."""
     registry = parse(written(*monthly(2, 2, 1), head="[budget]\nper_month = 3\nlifetime = 30\n"))
     admission = admit(registry, None, TODAY)
     assert list(admission.metrics) == ["m0", "m2"]
-    words = "it needs 2 nats a month, and the metrics above leave 1 of 3: write per_month = 5.0 in [budget]"
+    less = 'epsilon = 1 in [metrics."m0"], [metrics."m1"]'
+    words = f"it needs 2 nats a month, and the metrics above leave 1 of 3: write {less}, or per_month = 5.0 in [budget]"
     assert reasons(registry) == [("m1", words)]
 
 
@@ -127,9 +128,18 @@ def test_a_metric_that_exceeds_a_cap_gets_all_advice_at_once():
     assert list(admit(registry, None, TODAY).metrics) == ["m1"]
     assert [words.partition(": write")[0] for _, words in reasons(registry)] == [
         "a report may give away 5 nats, and the app allows 4",
-        "it needs 155 nats a month, and the other metrics leave 29 of 32",
+        "within the caps it needs 124 nats a month, and the other metrics leave 29 of 32",
     ]
     assert reasons(registry)[1][1].endswith(': write period = "week" in [metrics."m0"] (which saves most)')
+
+
+def test_what_keeps_to_the_caps_needs_no_more_room_than_it_takes_then():
+    """The budget that is advised has room for the metric as the other line mends it; where there is room, nothing is advised."""
+    head = "budget = { per_month = 8 }\n"
+    assert len(reasons(parse(written(*monthly(5, 3, 1), head=head)))) == 1
+    ((_, cap), (_, room)) = reasons(parse(written(*monthly(5, 3, 3), head=head)))
+    assert cap.endswith(': write epsilon = 4 in [metrics."m0"]')
+    assert room.endswith(': write epsilon = 2 in [metrics."m1"], [metrics."m2"], or per_month = 10.0 in [budget]')
 
 
 def test_what_has_ended_needs_no_room():

@@ -25,7 +25,7 @@ from deniable.client.metrics import _UNEXPLAINED
 from deniable.declared import fingerprint
 from deniable.errors import ConfigurationError, DeniableError, ParameterError, RegistryError
 from deniable.messages.reasons import ANSWERS
-from deniable.registry import parse
+from deniable.registry import Registry, parse
 from deniable.registry.tables import Budget, Caps
 from deniable.source import OS, Source
 from deniable.testing import StubServer
@@ -147,6 +147,7 @@ def test_stats(client_of, registry_text):
         "rejected": 0,
         "refusals": {},
         "spooled": 0,
+        "pending": 0,
         "waiting": 0,
         "repeated": 0,
         "undeclared": 0,
@@ -172,6 +173,7 @@ def test_stats(client_of, registry_text):
         "rejected": 0,
         "refusals": {},
         "spooled": 0,
+        "pending": 0,
         "waiting": 0,
         "repeated": 0,
         "undeclared": 1,
@@ -1105,7 +1107,7 @@ def module(monkeypatch):
     deniable.close(60)
 
 
-def test_before_init(module, caplog, monkeypatch):
+def test_before_init(module, client_of, caplog, monkeypatch):
     """Before `init` everything is a no-op that says so."""
     monkeypatch.setattr("deniable.messages.notice._warned", set())
     assert module.record("ui.dark", value=True) is False
@@ -1113,7 +1115,11 @@ def test_before_init(module, caplog, monkeypatch):
     assert not module.flush(1)
     assert not module.close(1)
     module.set_consent(True)
-    assert module.stats() == {"disabled": "deniable.init was not called"}
+    stats = module.stats()
+    begun = client_of(registry=Registry("shop", {})).stats()
+    assert stats | {"disabled": None, "dropped": {}} == begun | {"spent": stats["spent"]}
+    assert (stats["disabled"], stats["dropped"]) == ("deniable.init was not called", {"before_init": 2})
+    assert set(stats["spent"].values()) == {None}
     assert module.explain("ui.dark") is None
     assert "deniable: explain: before_init: deniable.init was not called, so nothing can be explained" in caplog.text
     assert module.journal() == []
@@ -1131,6 +1137,15 @@ def test_one_client_for_the_process(module, registry):
     second = module.init(DSN, registry=registry, consent=True, segments=SEGMENTS, caps=FREE)
     assert second is not first
     assert module.stats()["dropped"] == {}
+
+
+def test_a_second_client_for_the_process_is_told_while_developing(module, registry, caplog):
+    """Not where the first one was off, nor on people's devices."""
+    told = []
+    for dsn in (None, "http://k@localhost/shop", DSN, "http://k@localhost/shop"):
+        module.init(dsn, registry=registry, consent=False, segments=SEGMENTS, caps=FREE)
+        told.append("deniable: init: again: this client has replaced the one of an earlier init; call init once" in caplog.text)
+    assert told == [False, False, False, True]
 
 
 def test_the_public_names():

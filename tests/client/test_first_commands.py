@@ -9,6 +9,7 @@ import sys
 from datetime import date
 
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable.cli import usage
 from deniable.cli.decision import Decision
@@ -16,9 +17,10 @@ from deniable.client import Client
 from deniable.commands import entry as cli
 from deniable.commands import explain, init, sent
 from deniable.commands.parser import Parser
+from deniable.declared import Declared
 from deniable.device.journal import Journal
 from deniable.device.state import State
-from deniable.errors import ConfigurationError
+from deniable.errors import ConfigurationError, RegistryError
 from deniable.limits.admission import admit
 from deniable.limits.allowance import MICRO
 from deniable.lint import lint
@@ -204,6 +206,27 @@ def test_sent_shows_what_left_the_device(place, capsys):
     listed = json.loads(capsys.readouterr().out)
     assert [each["payload"] for each in listed] == ["02", "01"]
     assert listed[0]["metric"] == "ui.theme"
+
+
+def test_sent_says_what_each_report_names(place, tmp_path, monkeypatch, capsys):
+    """With the app's registry, which is read where it is; one of another app, or a damaged one, changes nothing."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(registry_toml(metric_toml("ui.theme", values=["light", "dark", "system"], mechanism="grr")), "utf-8")
+    stratum = Stratum("ui.theme", 1, Declared.of(load(path).metrics["ui.theme"]).fingerprint, "2026-11", "")
+    Journal(State(place / "shop")).add([Report(stratum, b"\x02")])
+    monkeypatch.chdir(tmp_path)
+    for options in ((), ("--registry", path)):
+        assert run(sent, *options) == 0
+        assert capsys.readouterr().out.splitlines()[:3] == [
+            "METRIC    VERSION  PERIOD   SEGMENT         PAYLOAD  SAYS",
+            "ui.theme  1        2026-11                  02       system",
+            "ui.theme  1        2026-11  platform=linux  02",
+        ]
+    path.write_text("format = 2", "utf-8")
+    assert run(sent) == 0
+    assert "SAYS" not in capsys.readouterr().out
+    with pytest.raises(RegistryError):
+        run(sent, "--registry", path)
 
 
 def test_sent_makes_nothing_and_guesses_nothing(place, tmp_path, capsys):

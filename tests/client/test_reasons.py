@@ -234,7 +234,7 @@ def _error(case):
 
 
 DROPS = {
-    "before_init": (_before_init, "record"),
+    "before_init": (_before_init, "all metrics"),
     "disabled": (_disabled, None),
     "nobody": (_nobody, "all metrics"),
     "no_consent": (_no_consent, "all metrics"),
@@ -269,7 +269,7 @@ def test_an_answer_that_is_dropped_is_told_once(case, caplog, reason):
         lines = [line for line in caplog.messages if line.startswith("deniable is off: no DSN was given; pass one to init")]
     else:
         lines = [line for line in caplog.messages if line.startswith(f"deniable: {subject}: {reason}: {words.happened}")]
-        assert all((case.trouble if words.in_facts else words.remedy) in line for line in lines)
+        assert all((FACTS[reason] if words.in_facts else words.remedy) in line for line in lines)
     assert len(lines) == 1, caplog.messages
     assert all(record.levelname == "WARNING" for record in caplog.records if record.message in lines)
     assert CANARY not in caplog.text
@@ -292,7 +292,7 @@ FACTS = {
     "unit": "it is bytes",
     "this_period": "1 in each day",
     "refused_period": f"unknown_metric: {REFUSALS['unknown_metric'].happened}",
-    "budget": "it may spend 1 nat a month, and 2 ever",
+    "budget": "2 nats ever; raise `lifetime` of the budget",
     "state": "/some/folder is full",
     "off": 'the segment arm is missing: pass segments={"arm": "a"} to init, with one of a, b',
     "error": "ZeroDivisionError",
@@ -305,6 +305,28 @@ def test_the_facts_of_a_case(case, caplog, reason, facts):
     """Where the registry or the device knows more, a line has it."""
     DROPS[reason][0](case)()
     assert f": {reason}: {ANSWERS[reason].words(facts)}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "period", "facts"),
+    [
+        (900, "month", "3 nats in this month; it goes on next month"),
+        (15, "month", "3 nats ever; raise `lifetime` of the budget"),
+        (15, "week", "15 nats ever; raise `lifetime` of the budget, or declare a longer `period`, so that its part lasts"),
+    ],
+)
+def test_what_to_do_about_a_budget_that_is_spent(client_of, caplog, tmp_path, lifetime, period, facts):
+    """An earlier file of the app has spent this month's, or that of all months. A longer period is advised where there is one."""
+
+    def record(version, epsilon, period):
+        metric = metric_toml("a", epsilon=epsilon, period=period, version=version)
+        text = registry_toml(metric, budget={"per_month": 15, "lifetime": lifetime}, caps={"epsilon": 16})
+        client = client_of(registry=parse(text), caps=None, segments={}, state=tmp_path)
+        return client.record("a", value=True)
+
+    assert record(1, 14, "month")
+    assert not record(2, 3, period)
+    assert [line.partition("spend: ")[2] for line in caplog.messages if ": budget: " in line] == [facts]
 
 
 def test_each_metric_has_its_own_line(client_of, caplog):
@@ -386,6 +408,7 @@ def test_reasons_are_short_lines(table):
         (418, "teapot", of_answer(400, "of_tomorrow")),
         (418, None, STATUSES[400]),
         (307, None, STATUSES[300]),
+        (501, None, STATUSES[400]),  # of a server that knows no POST
         (599, None, STATUSES[500]),
     ],
 )
@@ -482,6 +505,41 @@ def test_an_undeclared_answer_is_named_while_developing(client_of, caplog, metri
     assert str(caught.value).startswith(words)
     assert client_of(dsn="http://k@localhost/shop", state=None).record(metric, answer)
     assert caplog.messages[-1].startswith(f"deniable: {metric}: undeclared: {words}")
+
+
+@pytest.mark.parametrize(
+    ("other", "answer", "words"),
+    [
+        (True, ["a", "tiktok", 3], "'tiktok' is not declared: {rule}: a, b, c. It counts as 'c', and the other options stay; "),
+        (True, ["a", ["x"]], "['x'] is not declared: {rule}: a, b, c. It counts as 'c', and the other options stay"),
+        (False, ["a", "tiktok"], "'tiktok' is not declared: {rule}: a, b, c. A random set was reported instead; "),
+        (True, "tiktok", "'tiktok' is not declared: an answer to to must be a set or list of options: a, b, c. Its other was"),
+        (True, ["a"] * 2000, "['a', 'a', 'a', 'a', 'a'] is not declared: an answer to to must be a set or list of options: a, b"),
+    ],
+)
+def test_an_undeclared_option_leaves_the_others(client_of, caplog, other, answer, words):
+    """The line names the option alone, and says what becomes of it and of the others."""
+    metric = metric_toml("to", type="set", values=["a", "b", "c"], **({"other": "c"} if other else {}))
+    client = client_of(registry=parse(registry_toml(metric)), dsn="http://k@localhost/shop", segments={})
+    assert client.record("to", answer)
+    expected = words.format(rule="an option of to must be one of the 3 declared")
+    assert caplog.messages[-1].startswith(f"deniable: to: undeclared: {expected}")
+
+
+@pytest.mark.parametrize(
+    ("options", "named"), [({"dsn": "http://k@localhost/shop"}, True), ({"strict": True}, True), ({}, False)]
+)
+def test_a_number_beyond_the_range_is_named_while_developing(client_of, caplog, options, named):
+    """Once, and `flush` counts such numbers. It is no error in strict mode, and on people's devices nothing shows it."""
+    client = client_of(registry=parse(REGISTRY.replace('unit = "bytes"', 'unit = "bytes"\nper_period = 100')), **options)
+    for number in (10, 3210000, -1):
+        assert client.record("size", number)
+    words = "3210000 is beyond the range, 0 to 10 bytes: the nearer end was reported instead; stats() counts such numbers"
+    assert caplog.messages == [f"deniable: size: clipped: {words}"] * named
+    arrival = client.flush(60)
+    assert arrival.clipped == ({"size": 2} if named else {})
+    assert str(arrival) == f"arrived: 3 reports (size){'; 2 clipped (size)' * named}"
+    assert client.stats()["clipped"] == 2
 
 
 # names
@@ -625,7 +683,7 @@ def test_an_arrival_says_of_each_metric_what_became_of_it(case, monkeypatch):
     arrival = client.close(60)
     off = 'the metric is off (the segment arm is missing: pass segments={"arm": "a"} to init, with one of a, b)'
     assert str(arrival) == (
-        "not delivered: 1 report refused (often); 3 reports arrived (often 1, size 1, ui.theme 1); "
+        "incomplete: 1 report refused (often); 3 reports arrived (often 1, size 1, ui.theme 1); "
         "1 answer dropped as before_init; 1 answer dropped as unknown_metric (offten); 1 answer dropped as off (split); "
         "1 answer dropped as expired (old); 1 answer dropped as not_sampled (rare); 1 answer dropped as this_period (ui.theme); "
         f"1 undeclared answer (often); why: the server refused often: definition_mismatch: "
@@ -659,6 +717,19 @@ def test_what_is_refused_in_part(client_of):
     client.record("often", value=True)
     words = f"the server refused often: definition_mismatch: {REFUSALS['definition_mismatch'].happened}"
     assert str(client.flush(60)) == f"not delivered: 1 report refused (often); why: {words}"
+
+
+def test_what_is_refused_of_many_is_said_once(client_of):
+    """A reason is written once for all metrics that it concerns, and of many metrics the first are named."""
+    names = [f"m{number}" for number in range(7)]
+    errors = [{"group": group, "code": "definition_mismatch", "count": 1} for group in range(7)]
+    registry = parse(registry_toml(*map(metric_toml, names), budget={}, caps={}))
+    client = client_of(lambda *_: (202, {}, {"accepted": 0, "errors": errors}), registry=registry, segments={})
+    for name in names:
+        client.record(name, value=True)
+    words = f"the server refused m0, m1, m2, m3 and 3 more: definition_mismatch: {REFUSALS['definition_mismatch'].happened}"
+    of_each = "m0 1, m1 1, m2 1, m3 1 and 3 more"
+    assert str(client.flush(60)) == f"not delivered: 7 reports refused ({of_each}); why: {words}"
 
 
 def test_a_timeout_says_that_no_answer_has_come(client_of):
@@ -924,7 +995,7 @@ def test_an_answer_before_init_is_told_again_while_developing(case, caplog):
     _before_init(case)()
     deniable.init("http://k@localhost/shop", registry=parse(REGISTRY), consent=False, segments={"arm": "a"}, caps=FREE).close(1)
     words = ANSWERS["before_init"].words()
-    assert caplog.messages == [f"deniable: record: before_init: {words}", f"deniable: init: before_init: {words}"]
+    assert caplog.messages == [f"deniable: {subject}: before_init: {words}" for subject in ("all metrics", "1 answer")]
 
 
 def test_an_arrival():
@@ -932,10 +1003,12 @@ def test_an_arrival():
     cases = {
         "nothing to send": Arrival(),
         "arrived: 2 reports, 1 left by an earlier run or try; 3 reports may not travel yet": Arrival(2, 1, waiting=3),
-        "not delivered: 1 report kept for another try; 3 reports refused; 1 report lost; 2 reports arrived": Arrival(
+        "not delivered: 1 report kept for another try; 3 reports refused; 1 report lost": Arrival(pending=1, refused=3, lost=1),
+        "incomplete: 1 report kept for another try; 3 reports refused; 1 report lost; 2 reports arrived": Arrival(
             2, pending=1, refused=3, lost=1
         ),
+        "arrived: 7 reports (a 1, b 1, c 1, d 1 and 3 more)": Arrival(7, metrics={name: {"sent": 1} for name in "abcdefg"}),
         "arrived: 5 reports (a 2, b 1, others 2)": Arrival(5, metrics={"a": {"sent": 2}, "b": {"sent": 1}}),
     }
     assert {str(arrival): bool(arrival) for arrival in cases.values()} == {words: words.startswith("arrived") for words in cases}
-    assert len({*cases.values(), Arrival()}) == 4
+    assert len({*cases.values(), Arrival()}) == 6

@@ -27,7 +27,7 @@ def recorded():
         later=lambda wait, report: (wait, report.stratum.period),
         submit=lambda entry, _process: queued.append(entry),
     )
-    counts = SimpleNamespace(recorded=0, clipped=0, undeclared=0, drop=lambda _: False)
+    counts = SimpleNamespace(recorded=0, clipped=0, undeclared=0, drop=lambda _: False, clip=lambda *_, **__: None)
     consent, ledger = SimpleNamespace(ask=lambda: True, agreed=True), SimpleNamespace(spend=lambda *_, **__: None)
 
     def record(seconds, now):

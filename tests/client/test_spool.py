@@ -447,3 +447,27 @@ def test_what_a_file_holds(spool, directory):
         "reports": 3,
         "body": one.body.decode(),
     }
+
+
+def test_tries_that_are_cut_hold_off_the_next_ones(directory, monkeypatch):
+    """After the first one the next program may try at once. Then the pause grows to an hour, as after a try that failed."""
+    now = [1_800_000_000.0]
+    monkeypatch.setattr("deniable.transport.spool.time.time", lambda: now[0])
+    spool = Spool(directory)
+    assert spool.put(batch(0))
+    pauses = []
+    for _ in range(11):
+        assert spool.begin()
+        assert not Spool(directory).begin()
+        assert spool.free_at == now[0] + 3600, "while it tries, and if it is killed"
+        spool.end(cut=True)
+        pauses.append((spool.free_at or now[0]) - now[0])
+        now[0] += pauses[-1]
+    assert pauses == [0, 60, 120, 240, 480, 960, 1920, *[3600] * 4]
+    assert spool.begin()
+    spool.end(cut=False)
+    assert (spool.cut, spool.free_at) == (0, now[0] + 3600)
+    now[0] += 3600
+    assert spool.begin()
+    spool.end(cut=True)
+    assert spool.begin()

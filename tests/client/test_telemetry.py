@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import logging
 import os
 import sys
 import time
@@ -16,8 +17,12 @@ import deniable
 from deniable.cli import Telemetry, command, decision, usage
 from deniable.cli.decision import Decision
 from deniable.client import helper
+from deniable.declared import Declared
+from deniable.device.journal import Journal
 from deniable.device.state import State
+from deniable.messages.log import log
 from deniable.process.surroundings import _CI, state_root
+from deniable.registry import load
 from deniable.transport import Batch, Spool
 from deniable.wire.report import Report, Stratum
 
@@ -72,9 +77,22 @@ def test_a_person_is_asked_once(telemetry, monkeypatch, text, agreed):
     assert "Whether it is new" in question
     assert "[y/N]" in question
     assert "telemetry show" in question
+    assert "what was sent cannot be taken back" in question
+    taken = "yes. Thank you" if agreed else "no, so nothing is recorded"
+    change = f"{telemetry.command} telemetry {'off' if agreed else 'on'}"
+    assert question.endswith(f" Yes or no? [y/N] This is a {taken}. To change it: {change}\n")
     sit(monkeypatch, "y\n")
     assert telemetry.ask() is agreed
     assert sys.stderr.getvalue() == ""
+    assert telemetry.decision.agreed is agreed
+
+
+@pytest.mark.parametrize(("text", "agreed"), [("Ja\n", True), ("yes\n", False), ("\n", False)])
+def test_an_app_asks_in_its_own_words(telemetry, monkeypatch, text, agreed):
+    """They are all that is printed, and it says what means yes."""
+    sit(monkeypatch, text)
+    assert telemetry.ask("Darf shop zählen, wie es benutzt wird? [j/N]", yes={"j", "ja"}) is agreed
+    assert sys.stderr.getvalue() == "Darf shop zählen, wie es benutzt wird? [j/N] "
     assert telemetry.decision.agreed is agreed
 
 
@@ -118,16 +136,59 @@ def test_usage(telemetry):
     assert deniable.stats()["dropped"] == {"this_period": 2}
 
 
-def test_what_is_not_listed_is_other_and_no_mistake(telemetry, caplog):
-    """So is the command `telemetry`, while the app is developed, too; a listed one stays."""
+@pytest.mark.parametrize(
+    ("dsn", "arguments", "told"),
+    [
+        ("http://key@127.0.0.1:1/shop", ["rename"], True),
+        ("http://key@127.0.0.1:1/shop", ["telemetry", "show"], False),  # it is normal that a tool does not list this one
+        (DSN, ["rename"], False),
+    ],
+)
+def test_what_is_not_listed_is_other_and_no_mistake(telemetry, caplog, monkeypatch, dsn, arguments, told):
+    """It is named once, while the app is developed; a listed one stays."""
+    monkeypatch.setattr(sys, "argv", ["shop", *arguments])
     telemetry.turn_on()
-    telemetry._dsn = "http://key@127.0.0.1:1/shop"  # where mistakes are told
-    telemetry.record_usage("telemetry")
+    telemetry._dsn = dsn
+    telemetry.record_usage(arguments[0])
+    telemetry.record_usage("build")
     assert deniable.stats()["recorded"] == 2
     assert deniable.stats()["undeclared"] == 0
-    assert "not declared" not in caplog.text
+    words = "'rename' is not among its values, so 'other' is reported; to see it, add it to metrics.toml"
+    undeclared = [line for line in caplog.messages if ": undeclared: " in line]
+    assert undeclared == [f"deniable: app.command: undeclared: {words}"] * told
     command = deniable._client._metrics.prepared["app.command"].metric
-    assert [usage.listed(command, name) for name in ("build", "telemetry")] == ["build", "other"]
+    assert [usage.listed(command, name, named=False) for name in ("build", "rename")] == ["build", "other"]
+
+
+def test_what_was_sent_is_shown_with_what_it_says(telemetry, registry):
+    """Beside the bytes, so that a person sees that it may be another answer."""
+    telemetry.turn_on()
+    command = Declared.of(load(registry).metrics["app.command"])
+    stratum = Stratum("app.command", 1, command.fingerprint, "2026-W48", "")
+    entries = [Report(stratum, command.layout.pack(0, 1)), Report(stratum._replace(fingerprint="0" * 16), b"\x01")]
+    Journal(State(state_root() / "shop")).add(entries)
+    assert telemetry.show().splitlines()[-3:] == [
+        "Sent, the newest first. What a report says is true or not:",
+        "  app.command (version 1) for 2026-W48: 01",
+        "  app.command (version 1) for 2026-W48: 01, which says other",
+    ]
+    client = deniable.init("http://key@127.0.0.1:1/shop", registry=registry, consent=False)
+    assert [entry.names for entry in client.journal()] == ["", "other"]
+
+
+@pytest.mark.parametrize("action", ["show", "status"])
+def test_the_command_prints_no_warning(telemetry, monkeypatch, action):
+    """Also while the app is developed: that it has recorded in this period is no news for someone who looks."""
+    telemetry._dsn = "http://key@127.0.0.1:1/shop"
+    telemetry.turn_on()
+    telemetry.record_usage("build")
+    assert log.unheard not in logging.getLogger("deniable").handlers
+    monkeypatch.setattr(sys, "argv", ["shop", "telemetry", action])
+    looking = Telemetry(telemetry._dsn, registry=telemetry._registry)
+    deniable._client = None
+    looking.record_usage("telemetry")
+    assert deniable.stats()["dropped"]["this_period"] == 2
+    assert log.unheard in logging.getLogger("deniable").handlers
 
 
 @pytest.fixture
@@ -155,9 +216,15 @@ def test_status_says_what_waits_and_when_it_travels(telemetry, keep, monkeypatch
         "On this device wait: 3 reports.",
         "They travel with the next run, while it works.",
     ]
-    assert spool.begin(3600)
-    clock = time.strftime("%H:%M", time.localtime(spool.begun + 3600))
-    assert f"They travel with a run from {clock} on" in telemetry.status()
+    assert spool.begin()
+    clock, begun = (time.strftime("%H:%M", time.localtime(spool.free_at - ago)) for ago in (0, 3600))
+    assert telemetry.status().endswith(f"They travel with a run from {clock} on, while it works: the last try was at {begun}.")
+    spool.end(cut=True)
+    words = "They travel with the next run, while it works. The last run that tried ended before the server answered"
+    assert telemetry.status().endswith(f"{words}.")
+    telemetry._dsn = "http://key@localhost/shop"
+    wait = 'exit="wait" of the app waits for it, and exit="helper" sends them in the background'
+    assert telemetry.status().endswith(f"{words}; {wait}.")
     monkeypatch.setenv("DO_NOT_TRACK", "1")
     assert telemetry.status().endswith("They do not travel from here: DO_NOT_TRACK is set.")
 
@@ -212,7 +279,7 @@ def test_a_look_does_not_begin_the_pause(telemetry, keep, monkeypatch):
     telemetry.record_usage("telemetry")
     assert deniable.stats()["recorded"] == 2
     deniable._client._leave(60)
-    assert (spool.begun, spool.reports) == (None, 3)
+    assert (spool.free_at, spool.reports) == (None, 3)
 
 
 @pytest.mark.parametrize(

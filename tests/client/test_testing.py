@@ -179,6 +179,25 @@ def test_a_client_that_an_earlier_test_left(registry):
     assert capture.values("ui.theme") == ["dark"]
 
 
+def test_a_number_beyond_the_range():
+    """It is captured and listed, and pytest shows a warning with the line of the app. A block may take any time."""
+    numbers = registry_toml(
+        metric_toml("size", range=[1, 100], unit="kB", estimate="mean"),
+        metric_toml("wait", range=[5000, 6000], unit="h", estimate="mean"),
+    )
+    with Capture(parse(numbers)) as capture:
+        with pytest.warns(UserWarning, match="size: 3210000 is beyond the range, 1 to 100 kB: the nearer end") as caught:
+            assert deniable.record("size", 3210000)
+        assert [warning.filename for warning in caught] == [__file__]
+        assert deniable.record("size", 100)
+        with deniable.timed("wait"):
+            pass
+        assert [each.metric for each in capture.clipped] == ["size", "wait"]
+        assert capture.values("size") == [3210000, 100]
+        capture.clear()
+        assert capture.clipped == []
+
+
 def test_a_typo_in_the_test_itself(registry):
     """Values of what is not declared are an error: a test that expects none would pass for ever."""
     with Capture(registry) as capture:
@@ -217,6 +236,7 @@ def test_consent(registry, monkeypatch, caplog):
     with Capture() as capture:
         client = Client(registry=registry, consent=lambda: agreed[0], segments=SEGMENTS)
         assert caplog.messages == []
+        assert repr(client).startswith("<deniable.Client off: the answers are captured by a test, ")
         assert client.record("ui.theme", "dark") is False
         capture.consent = False
         assert client.record("ui.theme", "dark")

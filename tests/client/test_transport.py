@@ -706,6 +706,12 @@ def test_a_try_that_the_end_cuts(sending, spool, monkeypatch, reached):
     post.release.set()
     sender._courier.thread.join(60)
     assert post.calls == reached
+    later = Fake()
+    again = sending(later, spool=spool)  # which may try at once: nobody knows whether the server answers
+    again.begin()
+    assert eventually(lambda: not len(spool))
+    assert later.calls
+    assert spool.cut == 0
 
 
 def test_nothing_that_is_left_goes_without_consent(sending, spool):

@@ -14,11 +14,13 @@ from deniable.process.surroundings import ci_variable, in_ci, state_root, switch
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Collection
 
     import click
     import typer
 
     from deniable.client import Client
+    from deniable.registry import Registry
     from deniable.transport import Exit
 
 _YES = ("y", "yes")
@@ -87,18 +89,28 @@ class Telemetry:
             return "you were not asked yet"
         return None if answer.agreed else "you said no"
 
-    def ask(self) -> bool:
+    def ask(self, question: str = "", yes: Collection[str] = _YES) -> bool:
         """Ask the person, if they were never asked and can answer; return whether anything is recorded.
 
         Nobody is asked in continuous integration, without a terminal, if ``DO_NOT_TRACK`` is set, or while they run the command
         ``telemetry``. Anything but a yes is a no.
+
+        Parameters
+        ----------
+        question
+            The app's own words, such as in the person's language. Then the app also says what it has understood. By default it
+            is a question in English, with the description of each metric.
+        yes
+            What means yes, in lower case.
         """
         if self.decision is None and self._can_answer():
             try:
-                print(self._question(), end=" ", file=sys.stderr, flush=True)
-                agreed = sys.stdin.readline().strip().lower() in _YES
+                print(question or self._question(), end=" ", file=sys.stderr, flush=True)
+                agreed = sys.stdin.readline().strip().lower() in yes
                 self._decide(agreed)
-                print(f"Thank you. To change it: {self.command} telemetry {'off' if agreed else 'on'}", file=sys.stderr)
+                if not question:
+                    taken, change = ("yes. Thank you", "off") if agreed else ("no, so nothing is recorded", "on")
+                    print(f"This is a {taken}. To change it: {self.command} telemetry {change}", file=sys.stderr)
             except Exception:  # noqa: BLE001, S110 - the tool goes on, and asks another time
                 pass
         return self.off is None
@@ -131,10 +143,11 @@ class Telemetry:
             if self.off is not None or answer is None:
                 return
             client = self._begun()
+            named = (client.strict or client._local) and not self._looks  # noqa: SLF001 - our own
             for metric, value in usage.answers(answer, self.version, command).items():
                 prepared = client._metrics.prepared.get(metric)  # noqa: SLF001 - our own
                 if prepared is not None:
-                    client.record(metric, usage.listed(prepared.metric, value))
+                    client.record(metric, usage.listed(prepared.metric, value, named=named))
         except Exception:  # noqa: BLE001, S110 - the tool must never notice
             pass
 
@@ -143,6 +156,7 @@ class Telemetry:
     def status(self) -> str:
         """Say whether anything is recorded and how to change it, how many reports wait, and when they travel."""
         from deniable.client import waiting
+        from deniable.transport.dsn import leads_here
 
         off, answer = self.off, self.decision
         if answer is None or not answer.agreed:  # then nothing waits
@@ -150,7 +164,8 @@ class Telemetry:
         directory, records = state_root() / self.app, self._client is not None
         hindrance = None if off else waiting.hindrance(lambda: self._client or self._looking(), directory)
         on = f"on, but nothing is recorded: {hindrance}" if hindrance else "on: you agreed"
-        lines = waiting.lines(directory, off=off or hindrance, exit=self._options["exit"], records=records)
+        here = leads_here(self._dsn, os.environ.get("DENIABLE_DSN"))
+        lines = waiting.lines(directory, off=off or hindrance, exit=self._options["exit"], records=records, developed=here)
         return "\n".join([self._state(f"off: {off}" if off else on), *lines])
 
     def show(self) -> str:
@@ -163,8 +178,15 @@ class Telemetry:
             entries = Journal(State(state_root() / self.app)).entries()
         except StateError as error:
             return status if str(error) in status else f"{status}\n{error}"
+        registry = self._loaded()
+        if registry is not None and entries:
+            from deniable.evidence import with_names
+
+            entries = with_names(entries, registry)
         sent = [f"  {entry}" for entry in entries] or ["  nothing"]
-        return "\n".join([status, "Asked, each answer with noise:", *self._questions(), "Sent, the newest first:", *sent])
+        named = any(entry.names for entry in entries)
+        head = f"Sent, the newest first{'. What a report says is true or not' if named else ''}:"
+        return "\n".join([status, "Asked, each answer with noise:", *self._questions(), head, *sent])
 
     # As a command of the tool
 
@@ -207,14 +229,17 @@ class Telemetry:
 
     def _begun(self) -> Client:
         import deniable
+        from deniable.messages.log import log
 
         if self._client is None or self._client is not deniable._client:  # a test, for one, has replaced it  # noqa: SLF001
             # A run of the command `telemetry` is over too soon for an answer. So it sends nothing, unless it waits for one.
             looks = self._looks and self._options["exit"] != "wait"
             consent = (lambda: True) if looks else True  # what is asked later begins with nothing that earlier runs left
             self._client = deniable.init(self._dsn, registry=self._registry, consent=consent, **self._options)
-            if looks and self._client._session is not None:  # noqa: SLF001 - our own
-                self._client._session.sender.stop()  # noqa: SLF001
+            if looks:
+                log.hide()  # the command itself says what hinders, and that its answers are dropped is normal
+                if self._client._session is not None:  # noqa: SLF001 - our own
+                    self._client._session.sender.stop()  # noqa: SLF001
         return self._client
 
     def _looking(self) -> Client:
@@ -230,12 +255,16 @@ class Telemetry:
         return f"Telemetry of {self.app} is {state}. To change it: {change}"
 
     def _questions(self) -> list[str]:
+        registry = self._loaded()
+        return [f"  - {metric.description}" for metric in registry.metrics.values()] if registry else []
+
+    def _loaded(self) -> Registry | None:
         from deniable.registry import load
 
         try:
-            return [f"  - {metric.description}" for metric in load(Path(self._registry)).metrics.values()]
+            return load(Path(self._registry))
         except Exception:  # noqa: BLE001 - a tool that is not installed well still asks, and records nothing
-            return []
+            return None
 
     def _question(self) -> str:
         return "\n".join(
@@ -244,7 +273,7 @@ class Telemetry:
                 *self._questions(),
                 "Before an answer leaves this device, it is changed at random. So no single report proves anything about you:",
                 "you could as well have given another answer. Many reports of one answer show more, though never for certain.",
-                "You can say no and lose nothing.",
+                "You can say no and lose nothing. You can change it at any time, but what was sent cannot be taken back.",
                 f"Look at what is sent: {self.command} telemetry show. Yes or no? [y/N]",
             ]
         )

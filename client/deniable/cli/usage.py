@@ -6,6 +6,8 @@ import platform
 import sys
 from typing import TYPE_CHECKING
 
+from deniable.messages.notice import warn_once
+
 if TYPE_CHECKING:
     from deniable.cli.decision import Decision
     from deniable.registry import Metric
@@ -28,6 +30,16 @@ def answers(decision: Decision, version: str, command: str) -> dict[str, object]
     return known
 
 
-def listed(metric: Metric, value: object) -> object:
-    """Return the metric's `other` for an answer that it does not list: no mistake of a developer, as a new command is."""
-    return value if metric.other is None or value in metric.values else metric.other
+def listed(
+    metric: Metric,
+    value: object,
+    *,
+    named: bool,  # whether the app is developed: elsewhere a log must not have the answer
+) -> object:
+    """Return the metric's `other` for an answer that it does not list, as a new command is, with a warning."""
+    if metric.other is None or value in metric.values:
+        return value
+    if named:
+        words = f"{value!r} is not among its values, so {metric.other!r} is reported; to see it, add it to metrics.toml"
+        warn_once(metric.id, "undeclared", words)
+    return metric.other

@@ -17,6 +17,7 @@ from deniable.client.session import Session, forget, off
 from deniable.errors import ConfigurationError, without_locals
 from deniable.handle import MetricHandle
 from deniable.messages.log import log
+from deniable.messages.plural import plural
 from deniable.process.clock import now
 from deniable.process.surroundings import state_root, switched_off
 from deniable.process.threads import in_own_thread
@@ -338,6 +339,7 @@ class Client:
             - ``sent``, ``rejected``: those that the server took, and those that it refused.
             - ``refusals``: refused reports by metric and reason, including those of batches that were dropped for it.
             - ``spooled``: those kept on disk for later. Another process may send them.
+            - ``pending``: those that wait to be sent or for another try, of this and earlier processes.
             - ``waiting``: those that may not travel yet, of this and earlier processes.
             - ``repeated``: those that repeat an earlier answer, because the metric has no room for another one.
             - ``undeclared``: answers that their metric does not declare.
@@ -385,7 +387,7 @@ class Client:
     @guarded(list)
     def journal(self) -> list[SentReport]:
         """Return the last thousand reports that were sent, the newest first. An app can show them to its user."""
-        return self._session.journal.entries() if self._session else []
+        return self._session.sent(self._metrics.registry) if self._session else []
 
     def __enter__(self) -> Self:
         return self
@@ -394,4 +396,5 @@ class Client:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<deniable.Client {'off: ' + self.disabled if self.disabled else 'on'}, {len(self._metrics.prepared)} metrics>"
+        metrics = plural(len(self._metrics.prepared), "metric")
+        return f"<deniable.Client {'off: ' + self.disabled if self.disabled else 'on'}, {metrics}>"

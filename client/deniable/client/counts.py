@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from deniable.errors import StateError
 from deniable.limits.allowance import MICRO
-from deniable.messages.notice import listed, warn_once
-from deniable.messages.plural import plural
+from deniable.messages.notice import warn_once
+from deniable.messages.plural import few, plural
 from deniable.messages.reasons import ANSWERS, OF_PEOPLE, ONE_PERSON
+from deniable.registry.period import LENGTHS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from deniable.device.ledger import Ledger
     from deniable.device.prepared import Prepared
     from deniable.errors import DeniableError
-    from deniable.limits.allowance import Allowance
     from deniable.messages.reasons import Reason
     from deniable.transport import Sender
 
@@ -30,7 +30,6 @@ _FACTS: dict[str, Callable[[Prepared], str]] = {
     "unit": lambda prepared: f"it is {prepared.metric.unit}" if prepared.metric.unit else "it has none",
     "not_sampled": lambda prepared: f"it is {prepared.metric.sample}",
     "this_period": lambda prepared: f"{prepared.metric.per_period} in each {prepared.metric.period}",
-    "budget": lambda prepared: _allowed(prepared.allowance),
 }
 """What the registry says of a reason."""
 
@@ -48,13 +47,19 @@ class Drops(NamedTuple):
     dropped: Counter[str]  # those that were not reported, by reason
     by_metric: Counter[tuple[str, str]]  # the same by reason and metric, but those of no metric
     undeclared: Counter[str]  # those that their metric does not declare, by metric; none unless the app is developed
+    clipped: Counter[str]  # the same of numbers beyond the range
 
     def since(self, before: Drops) -> Drops:
         """Return what came after an earlier look."""
-        return Drops(self.dropped - before.dropped, self.by_metric - before.by_metric, self.undeclared - before.undeclared)
+        return Drops(
+            self.dropped - before.dropped,
+            self.by_metric - before.by_metric,
+            self.undeclared - before.undeclared,
+            self.clipped - before.clipped,
+        )
 
 
-NO_DROPS = Drops(Counter(), Counter(), Counter())
+NO_DROPS = Drops(Counter(), Counter(), Counter(), Counter())
 
 
 class Counts:
@@ -62,6 +67,7 @@ class Counts:
 
     __slots__ = (
         "_by_metric",
+        "_clipped",
         "_facts",
         "_last",
         "_undeclared",
@@ -92,13 +98,14 @@ class Counts:
         self._last = NO_DROPS
         self._facts: dict[tuple[str, str], str] = {}  # what was told of reasons and metrics
         self._undeclared: dict[str, int] = {}  # as `undeclared`, by metric, while the app is developed
+        self._clipped: dict[str, int] = {}  # the same of `clipped`
 
     def drop(
         self,
         reason: str,
         prepared: Prepared | None = None,
         error: DeniableError | None = None,
-        facts: str = "",
+        facts: str | Callable[[], str] = "",  # a function is called for the first answer only
         metric: str = "",  # of one that is not prepared. Never an answer.
         *,
         quiet: bool = False,  # whether the log has said why
@@ -114,6 +121,7 @@ class Counts:
             warn_once("all metrics", "this_period", ONE_PERSON.words(f"{_MANY} in this process"))
         if about not in self._facts:
             together = (prepared, *(each for each in alike() if (reason, each.metric.id) not in self._facts))
+            facts = facts() if callable(facts) else facts
             concerned = {each.metric.id: each for each in together if each is not None}
             known = {(reason, id_): facts or self._facts_of(reason, each) for id_, each in concerned.items()}
             known = known or {about: facts or self._facts_of(reason, None)}
@@ -133,10 +141,21 @@ class Counts:
         if named:
             _count(self._undeclared, metric)
 
+    def clip(
+        self,
+        metric: str,
+        *,
+        named: bool,  # as for `mistake`
+    ) -> None:
+        """Count a number beyond the range of its metric."""
+        self.clipped += 1
+        if named:
+            _count(self._clipped, metric)
+
     def drops(self) -> Drops:
         """Return what became of answers so far."""
         by_metric = Counter({about: number for about, number in self._by_metric.copy().items() if about[1]})
-        return Drops(Counter(self.dropped), by_metric, Counter(self._undeclared.copy()))
+        return Drops(Counter(self.dropped), by_metric, Counter(self._undeclared.copy()), Counter(self._clipped.copy()))
 
     def news(self) -> Drops:
         """Return what became of answers since the last call."""
@@ -151,7 +170,7 @@ class Counts:
             metrics = [metric for each, metric in drops.by_metric if each == reason]
             for metric in metrics or [""]:
                 lines.setdefault((reason, self._facts.get((reason, metric), "")), []).append(metric)
-        return [self._why(*about, listed(metrics)) for about, metrics in lines.items()]
+        return [self._why(*about, few(metrics)) for about, metrics in lines.items()]
 
     def _why(self, reason: str, facts: str, metrics: str) -> str:
         about = self._about(reason)
@@ -189,10 +208,21 @@ def _count(counts: dict[T, int], about: T) -> None:
     counts[about] += 1
 
 
-def _allowed(allowance: Allowance) -> str:
-    """Say what a metric may spend."""
-    ever = "" if allowance.lifetime is None else f", and {allowance.lifetime / MICRO:.4g} ever"
-    return f"it may spend {plural(allowance.month / MICRO, 'nat', '.4g')} a month{ever}"
+def of_budget(
+    prepared: Prepared,
+    *,
+    ever: bool,  # whether what it may spend ever is spent, and not only that of this month
+) -> str:
+    """Say what a metric has spent, and what to do."""
+    allowance = prepared.allowance
+    if not ever or allowance.lifetime is None:
+        return f"{_nats(allowance.month)} in this month; it goes on next month"
+    longer = "" if prepared.metric.period == LENGTHS[-1] else ", or declare a longer `period`, so that its part lasts"
+    return f"{_nats(allowance.lifetime)} ever; raise `lifetime` of the budget{longer}"
+
+
+def _nats(micro: int) -> str:
+    return plural(micro / MICRO, "nat", ".4g")
 
 
 def delivery(counts: Counts, sender: Sender | None) -> dict[str, Any]:
@@ -205,6 +235,7 @@ def delivery(counts: Counts, sender: Sender | None) -> dict[str, Any]:
         "rejected": rejected,
         "refusals": dict(sender.refusals) if sender else {},
         "spooled": spooled,
+        "pending": sender.pending if sender else 0,
         "waiting": sender.waiting if sender else 0,
         "dropped": dict(counts.dropped + counted),
         "faults": faults,

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from threading import local as thread_data
 from typing import TYPE_CHECKING
 
+from deniable.client.counts import of_budget
 from deniable.errors import ParameterError
 from deniable.frozen import NamedTuple
 from deniable.messages.notice import warn_once
@@ -74,6 +75,7 @@ class Recorder:
         self._clock = clock
         self._refused = refusal
         self._strict = strict
+        self._developed = local or strict
         self._warns = local and not strict
         self._recording = thread_data()  # whether this thread is in `record` or `begin`
 
@@ -129,18 +131,28 @@ class Recorder:
             dropped = sender.submit(sender.later(wait, report) if wait else report, process)
         self._count(prepared, dropped, occasion)
         if prepared.clipped(position, value):
-            self._counts.clipped += 1
+            self._clip(prepared.metric, value, reported=not dropped)
         if fault is not None:
-            self._counts.mistake(prepared.metric.id, named=self._strict or self._warns)
-            if isinstance(fault, ParameterError) and (self._strict or self._warns):
-                from deniable.client.undeclared import undeclared  # noqa: PLC0415 - only a mistake needs it
+            self._counts.mistake(prepared.metric.id, named=self._developed)
+            if isinstance(fault, ParameterError) and self._developed:
+                from deniable.client.undeclared import became, undeclared  # noqa: PLC0415 - only a mistake needs it
 
+                instead = became(prepared.metric, value, fault)
                 fault = undeclared(prepared.metric, value, fault)
-            if self._warns:
-                _warn_of_undeclared(prepared.metric, fault, reported=not dropped)
+                if self._warns:
+                    _warn_of_undeclared(prepared.metric, fault, "This time nothing was reported" if dropped else instead)
             if self._strict or not isinstance(fault, ParameterError):
                 raise fault
         return not dropped
+
+    def _clip(self, metric: Metric, value: object, *, reported: bool) -> None:
+        """Count a number beyond the range, and warn about it while the app is developed: its unit may be wrong."""
+        self._counts.clip(metric.id, named=self._developed)
+        if self._developed:
+            from deniable.client.undeclared import beyond  # noqa: PLC0415 - as in `_record`
+
+            became = "the nearer end was reported instead" if reported else "this time nothing was reported"
+            warn_once(metric.id, "clipped", f"{beyond(metric, value)}: {became}; stats() counts such numbers")
 
     def _begin(self, prepared: Prepared) -> Timing | None:
         process, sender, source = os.getpid(), self._sender, self._source or OS
@@ -168,7 +180,8 @@ class Recorder:
                 outcome: bytes | str = self._payload(prepared, position)
             else:
                 outcome = self._permanent_responses.complete(prepared, block.occasion, position)
-            self._counts.clipped += prepared.clipped(position, number)
+            if prepared.clipped(position, number):  # a block may take any time, so nobody is warned
+                self._counts.clip(prepared.metric.id, named=self._developed)
         except Exception as error:  # noqa: BLE001 - counted; the report is lost
             self._counts.swallow(error, "timed")
             return None
@@ -214,6 +227,9 @@ class Recorder:
         if dropped:
             if dropped == "this_period":
                 self._drop_period(prepared, occasion)
+            elif dropped == "budget":
+                ever = self._ledger.ended
+                self._counts.drop(dropped, prepared, facts=lambda: of_budget(prepared, ever=ever(prepared.allowance)))
             else:
                 self._counts.drop(dropped, prepared)
             # Where reports wait so that the moment of `record` does not show, nothing else may show it.
@@ -240,14 +256,9 @@ class Recorder:
         self._counts.drop("refused_period" if code else "this_period", prepared, facts=of_code(code) if code else "", alike=alike)
 
 
-def _warn_of_undeclared(metric: Metric, fault: BaseException, *, reported: bool) -> None:
+def _warn_of_undeclared(metric: Metric, fault: ParameterError, became: str) -> None:
     """Warn about an undeclared answer while the app is developed."""
-    if metric.axis:
-        instead = "What stands for none" if metric.none else "The low end of its range"
-    else:
-        instead = "A random one" if metric.other is None else "Its other"
     # Only while the app is developed: a log can leave the device, and this line has the answer, without noise.
     end = "" if str(fault).endswith("?") else "."
-    became = f"{instead} was reported instead" if reported else "This time nothing was reported"
     words = f"{fault}{end} {became}; strict=True shows where"
     warn_once(metric.id, "undeclared", words)

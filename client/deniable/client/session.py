@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from deniable.client.consent import Consent
     from deniable.client.counts import Counts
     from deniable.client.metrics import Metrics
+    from deniable.device.journal import SentReport
+    from deniable.registry import Registry
     from deniable.source import Source
     from deniable.transport import Exit, Post, SenderSettings
     from deniable.transport.dsn import Dsn
@@ -109,6 +111,15 @@ class Session:
         self._put_in_order()
         return self._arrival(before)
 
+    def sent(self, registry: Registry) -> list[SentReport]:
+        """Return the reports that were sent, with what they name of the metrics of a registry."""
+        entries = self.journal.entries()
+        if not entries:
+            return []
+        from deniable.evidence import with_names  # noqa: PLC0415 - few programs look
+
+        return with_names(entries, registry)
+
     def leave(self, timeout: float) -> None:
         """Stop for good at the end of the process, in the way that `exit` says."""
         self.sender.leave(timeout)
@@ -149,6 +160,7 @@ class Session:
             lost=sum(outcomes[name] for name in [*losses, "error"]),
             dropped=dict(drops.dropped),
             undeclared=dict(drops.undeclared),
+            clipped=dict(drops.clipped),
             metrics=_by_metric(now.fates - before.fates, sender.unsent if pending or waiting else Counter(), drops.by_metric),
             why="; ".join(dict.fromkeys(why)),
         )

@@ -1,4 +1,4 @@
-"""What is told of an answer that its metric does not declare, with the answer, while the app is developed."""
+"""What is told of an undeclared answer or of a number beyond the range, with the answer, while the app is developed."""
 
 from __future__ import annotations
 
@@ -29,10 +29,44 @@ def undeclared(
     kind = metric.kind
     rule = fault.rule if kind.written or kind.open else kind.allowed(metric, fault.rule)
     declared = [value for value in metric.values if isinstance(value, str)]
+    if _is_list(answer) and _is_of_option(metric, answer, fault):
+        answer = next((option for option in answer if type(option) is not str or option not in declared), None)
     parts = list(islice(answer, _MOST)) if _is_list(answer) else [answer]
     mistaken = next((part for part in parts if type(part) is str and part not in declared), None)
     none = _none_of(metric) if answer is None else ""
     return ParameterError(f"{_seen(answer)} is not declared: {rule}{did_you_mean(mistaken, declared)}{none}")
+
+
+def became(
+    metric: Metric,
+    answer: object,
+    fault: ParameterError,  # as for `undeclared`
+) -> str:
+    """Say what is reported instead of an undeclared answer."""
+    if metric.other is not None and _is_of_option(metric, answer, fault):
+        return f"It counts as {metric.other!r}, and the other options stay"
+    if metric.axis:
+        instead = "What stands for none" if metric.none else "The low end of its range"
+    elif metric.other is not None:
+        instead = "Its other"
+    else:
+        instead = "A random set" if metric.kind.options else "A random one"
+    return f"{instead} was reported instead"
+
+
+def _is_of_option(metric: Metric, answer: object, fault: ParameterError) -> bool:
+    """Return whether an answer is a list of options, one of which is the undeclared one."""
+    return metric.kind.options and fault.rule != metric.kind.refusal(metric, answer).rule
+
+
+def beyond(
+    metric: Metric,
+    answer: object,  # a number beyond its range
+) -> str:
+    """Say of a number that it is beyond the range. Nobody but a developer may see it."""
+    low, high = metric.range
+    unit = f" {metric.unit}" if metric.unit else ""
+    return f"{_seen(answer)} is beyond the range, {low} to {high}{unit}"
 
 
 def _none_of(metric: Metric) -> str:

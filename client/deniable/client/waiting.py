@@ -13,8 +13,7 @@ from deniable.device.state import State
 from deniable.device.waiting import Waiting
 from deniable.messages.plural import plural
 from deniable.platform.folders import require_own
-from deniable.transport.backlog import BEGIN_EVERY
-from deniable.transport.spool import Spool
+from deniable.transport.spool import BEGIN_EVERY, Spool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 
     from deniable.client import Client
     from deniable.transport import Exit
+
+_WAIT = '; exit="wait" of the app waits for it, and exit="helper" sends them in the background'
 
 
 def hindrance(
@@ -45,6 +46,7 @@ def lines(
     off: str | None,  # why nothing is recorded here; None if it is
     exit: Exit | None,  # noqa: A002 - as the app gives it; None if it is not known
     records: bool,  # whether this run has recorded, so that at its end it sends if the app waits for that
+    developed: bool,  # whether a developer reads it
 ) -> list[str]:
     """Say how many reports wait, and when they travel, in one line or two."""
     spool = Spool(directory / "spool")
@@ -53,8 +55,11 @@ def lines(
         return ["No report waits on this device."]
     parts = [plural(ready, "report")] * (ready > 0) + [f"{plural(later, 'report')} that may not travel yet"] * (later > 0)
     travel = f"do not travel from here: {off}" if off else f"travel {_when(spool, directory, exit=exit, records=records)}"
+    cut = ""
+    if ready and not off and spool.cut and exit != "wait":
+        cut = f" The last run that tried ended before the server answered{_WAIT * developed}."
     at_once = "; `deniable.flush()` in the app sends what may travel at once" if exit is None and ready else ""
-    return [f"On this device wait: {' and '.join(parts)}.", f"They {travel}{at_once}."]
+    return [f"On this device wait: {' and '.join(parts)}.", f"They {travel}{at_once}.{cut}"]
 
 
 def _when(spool: Spool, directory: Path, *, exit: Exit | None, records: bool) -> str:  # noqa: A002 - as above
@@ -63,11 +68,11 @@ def _when(spool: Spool, directory: Path, *, exit: Exit | None, records: bool) ->
     hindrance = helper.hindrance(os.environ)
     if exit == "helper" and hindrance is None and not helper.started(directory):
         return "soon after the next run, by a process in the background"
-    begun = spool.begun
-    if begun is None or abs(time.time() - begun) >= BEGIN_EVERY:
-        run = "with the next run, while it works"
-    else:
-        run = f"with a run from {_clock(begun + BEGIN_EVERY)} on, while it works: the last try was at {_clock(begun)}"
+    free_at = spool.free_at
+    run = "with the next run, while it works"
+    if free_at is not None:
+        run = f"with a run from {_clock(free_at)} on, while it works"
+        run += "" if spool.cut else f": the last try was at {_clock(free_at - BEGIN_EVERY)}"
     if exit != "helper":
         return run
     return f"{run}; no process in the background sends them: {hindrance or 'one was started today'}"

@@ -11,8 +11,10 @@ from deniable.client import waiting
 from deniable.commands.terminal import print_table
 from deniable.device.journal import Journal
 from deniable.device.state import State
-from deniable.errors import ConfigurationError
+from deniable.errors import ConfigurationError, RegistryError
+from deniable.evidence import with_names
 from deniable.process.surroundings import state_root
+from deniable.registry import load
 
 if TYPE_CHECKING:
     import argparse
@@ -21,18 +23,21 @@ if TYPE_CHECKING:
     from deniable.device.journal import SentReport
 
 _FILE = "state.db"
-_HEADINGS = ("METRIC", "VERSION", "PERIOD", "SEGMENT", "PAYLOAD")
+_REGISTRY = Path("metrics.toml")
+_HEADINGS = ("METRIC", "VERSION", "PERIOD", "SEGMENT", "PAYLOAD", "SAYS")
 
 
 def sent(parser: argparse.ArgumentParser) -> Run:
-    """``deniable sent [DIR] [--json]``: the last thousand reports that a server took, the newest first, and how many wait."""
+    """``deniable sent [DIR] [--registry FILE] [--json]``: the last thousand reports that a server took, and how many wait."""
     about = "state directory of an app (default: that of the only app which keeps its state where deniable does)"
     parser.add_argument("directory", nargs="?", type=Path, metavar="DIR", help=about)
+    about = "metrics.toml of the app, for what each report says (default: metrics.toml, if it is here)"
+    parser.add_argument("--registry", type=Path, metavar="FILE", help=about)
     parser.add_argument("--json", action="store_true", help="for programs")
 
     def run(arguments: argparse.Namespace) -> int:
         directory = _only_state(arguments.directory.expanduser() if arguments.directory else state_root())
-        entries = Journal(State(directory)).entries()
+        entries = _with_names(Journal(State(directory)).entries(), arguments.registry)
         if arguments.json:
             print(json.dumps([asdict(entry) for entry in entries], indent=2))
         elif entries:
@@ -40,10 +45,20 @@ def sent(parser: argparse.ArgumentParser) -> Run:
         else:
             print(f"nothing was sent by the app that keeps its state in {directory}, or it was forgotten since")
         if not arguments.json:
-            print("\n".join(waiting.lines(directory, off=None, exit=None, records=False)))
+            print("\n".join(waiting.lines(directory, off=None, exit=None, records=False, developed=True)))
         return 0
 
     return run
+
+
+def _with_names(entries: list[SentReport], path: Path | None) -> list[SentReport]:
+    """Add what reports name; without a path only if the usual file is here and sound."""
+    if path is not None:
+        return with_names(entries, load(path))
+    try:
+        return with_names(entries, load(_REGISTRY)) if _REGISTRY.is_file() else entries
+    except RegistryError:  # perhaps of another app
+        return entries
 
 
 def _only_state(directory: Path) -> Path:
@@ -59,5 +74,6 @@ def _only_state(directory: Path) -> Path:
 
 
 def _table(entries: list[SentReport]) -> None:
-    rows = [(each.metric, str(each.version), each.period, each.segment, each.payload) for each in entries]
-    print_table([_HEADINGS, *rows])
+    rows = [(each.metric, str(each.version), each.period, each.segment, each.payload, each.names) for each in entries]
+    width = len(_HEADINGS) - (not any(each.names for each in entries))
+    print_table([row[:width] for row in (_HEADINGS, *rows)])

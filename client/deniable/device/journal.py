@@ -21,16 +21,20 @@ _LENGTH = 1000
 class SentReport:
     """A report that the server has taken."""
 
-    # metric, version, period, segment: its stratum, without the fingerprint
+    # metric, version, period, segment: its stratum
     metric: str
     version: int
     period: str
     segment: str
     payload: str  # Its payload, in hexadecimal. This is randomised; see `deniable.explain`.
+    fingerprint: str  # that of the metric's definition when the report was made
+    # What it says by itself, such as ``jpeg``: one answer or several, and not always the true one. Empty if it names none, or the
+    # definition has changed since.
+    names: str = ""
 
     def __str__(self) -> str:
         counted = f"{self.metric} (version {self.version}) for {self.period}{', ' * bool(self.segment)}{self.segment}"
-        return f"{counted}: {self.payload}"
+        return f"{counted}: {self.payload}{f', which says {self.names}' if self.names else ''}"
 
 
 class Journal:
@@ -46,9 +50,10 @@ class Journal:
 
     def add(self, reports: Iterable[Report]) -> None:
         """Add reports that were sent; raise `StateError` if the state cannot be used."""
-        rows = [(r.stratum.metric, r.stratum.version, r.stratum.period, r.stratum.segment, r.payload) for r in reports]
+        rows = [(*report.stratum, report.payload) for report in reports]
         with self._state.transaction() as db:
-            db.executemany("INSERT INTO journal (metric, version, period, segment, payload) VALUES (?, ?, ?, ?, ?)", rows)
+            columns = "metric, version, fingerprint, period, segment, payload"
+            db.executemany(f"INSERT INTO journal ({columns}) VALUES (?, ?, ?, ?, ?, ?)", rows)  # noqa: S608
             db.execute("DELETE FROM journal WHERE id <= (SELECT max(id) FROM journal) - ?", (_LENGTH,))
 
     def refuse(
@@ -92,5 +97,5 @@ class Journal:
         if self.clearing or not self._state.begun:
             return []
         with self._state.transaction() as db:
-            columns = "metric, version, period, segment, lower(hex(payload))"
+            columns = "metric, version, period, segment, lower(hex(payload)), fingerprint"
             return [SentReport(*row) for row in db.execute(f"SELECT {columns} FROM journal ORDER BY id DESC")]  # noqa: S608

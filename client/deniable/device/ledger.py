@@ -171,6 +171,19 @@ class Ledger:
                     used.add(allowance.tag)
         return used
 
+    def ended(
+        self,
+        allowance: Allowance,  # of a metric that was refused for the budget
+    ) -> bool:
+        """Return whether nothing is left for it ever, and not only in this month; False if the state cannot be read."""
+        with suppress(StateError), self._state.transaction() as db:
+            spent = account(db, allowance.tag)[2]
+            if allowance.answers:
+                return self._lifetime_left(db) < max(0, allowance.due - spent)
+            own = inf if allowance.lifetime is None else allowance.lifetime - spent
+            return min(own, self._lifetime_left(db)) < allowance.cost
+        return False
+
     def renew_ahead(self) -> None:
         """Add to the leases that are nearly used up, in the sending thread: the app's thread need not wait for the disk then."""
         with self._state.lock:

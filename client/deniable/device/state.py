@@ -63,8 +63,8 @@ SCHEMA = f"""
     ) WITHOUT ROWID;
     CREATE TABLE uses (tag TEXT NOT NULL, month TEXT NOT NULL, key BLOB NOT NULL, PRIMARY KEY (tag, month, key));
     CREATE TABLE journal (
-        id INTEGER PRIMARY KEY, metric TEXT NOT NULL, version INTEGER NOT NULL, period TEXT NOT NULL, segment TEXT NOT NULL,
-        payload BLOB NOT NULL
+        id INTEGER PRIMARY KEY, metric TEXT NOT NULL, version INTEGER NOT NULL, fingerprint TEXT NOT NULL, period TEXT NOT NULL,
+        segment TEXT NOT NULL, payload BLOB NOT NULL
     );
     CREATE TABLE refused (metric TEXT PRIMARY KEY, period TEXT NOT NULL, code TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE waiting (

@@ -13,7 +13,7 @@ from deniable.declared import declare
 from deniable.errors import Fault, RegistryError
 from deniable.frozen import NamedTuple, dataclass
 from deniable.limits.allowance import MICRO, Admitted, Allowance, month_of
-from deniable.limits.caps import budget_of, caps_of, exceeding
+from deniable.limits.caps import budget_of, caps_of, exceeding, mended
 from deniable.limits.exposure import MANY_GROUPS, Exposure
 from deniable.messages.plural import plural
 
@@ -49,6 +49,9 @@ def admit(
     refused = {id_ for id_, _ in excesses}
     metrics = {each.metric.id: Admitted(each, Allowance.of(each, budget)) for each in declared}
     living = {id_: admitted for id_, admitted in metrics.items() if not admitted.declared.metric.expired(today)}
+    for id_ in refused & living.keys():
+        lower = mended(metrics[id_].declared, caps)
+        living[id_] = Admitted(lower, Allowance.of(lower, budget))
     crowded = list(_without_room(registry, caps, budget, living, refused, place, in_code))
     off = refused | {id_ for id_, _ in crowded}
     order = list(registry.metrics)
@@ -92,7 +95,7 @@ def _without_room(
     caps: Caps,
     budget: Budget,
     metrics: Mapping[str, Admitted],  # those that have not ended
-    refused: Collection[str],  # which of them exceed the caps: they get what room the others leave, once they are mended
+    refused: Collection[str],  # which of them exceed the caps, here as they are once mended: they get what room the others leave
     place: str,
     in_code: Caps | None,
 ) -> Iterator[tuple[str, str]]:
@@ -130,5 +133,5 @@ def _without_room(
             otherwise = "mend what exceeds the caps first" if refused else "remove metrics, or ask them less often"
             change = f"write {changes}" if changes else otherwise
             nats = plural(needs / MICRO, "nat", ".4g")
-            why = f"it needs {nats} a month, and {room_left}"
+            why = f"{'within the caps ' * (id_ in refused)}it needs {nats} a month, and {room_left}"
             yield id_, f"{why}: {change}"

@@ -1,6 +1,6 @@
 """What to write so that all metrics of a registry have room in the budget: nothing that lint would then warn of.
 
-That is longer periods or kept answers; else a larger budget, up to the default; else less for the greediest metrics.
+That is longer periods or kept answers; else less for the greediest metrics or a larger budget, up to the default; else both.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Change(NamedTuple):
 def room(
     registry: Registry,
     metrics: Mapping[str, Admitted],  # all that need room
-    refused: Collection[str],  # which of them exceed the caps
+    refused: Collection[str],  # which of them exceed the caps, so that another line is about their epsilon
     caps: Caps,
     budget: Budget,
     in_code: Caps | None,
@@ -122,23 +122,24 @@ def _larger(
     """Return a larger budget, as lines to write; if it would promise people little, smaller losses of the greediest metrics."""
     total, usual = sum(each.allowance.month for each in metrics.values()), int(month_of(Budget()))
     if total <= usual:
-        return _raised(registry, in_code, total)
-    if refused:
-        return ""  # they give away less once they keep to the caps
+        less = _written(_less(metrics, refused, month_of(budget), budget, _HALF))
+        return ", or ".join(filter(None, (less, _raised(registry, in_code, total))))
     raised = _raised(registry, in_code, usual)
     for least in (_HALF, _LEAST):
         for budget_lines, month in (("", month_of(budget)), (raised, usual)):
-            changes = _less(metrics, month, budget, least)
+            changes = _less(metrics, refused, month, budget, least)
             if changes:
                 return " and ".join(filter(None, (budget_lines, _written(changes))))
     return ""
 
 
-def _less(metrics: Mapping[str, Admitted], month: float, budget: Budget, least: Fraction) -> dict[str, _Change]:
+def _less(
+    metrics: Mapping[str, Admitted], refused: Collection[str], month: float, budget: Budget, least: Fraction
+) -> dict[str, _Change]:
     """Return smaller losses of the fewest metrics, the greediest, with which all fit into a month; empty if none do."""
-    greediest = sorted(metrics, key=lambda id_: -metrics[id_].allowance.month)
+    greediest = sorted(metrics, key=lambda id_: (id_ in refused, -metrics[id_].allowance.month))
     for length in ("hour", LENGTHS[-1]):
-        for number in range(1, min(len(greediest), _MOST_METRICS) + 1):
+        for number in range(1, min(len(metrics.keys() - refused), _MOST_METRICS) + 1):
             others = sum(metrics[id_].allowance.month for id_ in greediest[number:])
             part = (month - others) / number
             changes = {id_: _within(metrics[id_], length, part, budget, least) for id_ in greediest[:number]}

@@ -67,13 +67,20 @@ def exceeding(
                 unbounded = f"{loss.of} may give away any number of nats, and the app allows {loss.bound:g}"
                 yield metric.id, f"{unbounded}: choose another mechanism"
             elif loss.exceeds:
-                lower = (
-                    f'{loss.declared} = {loss.bound:g} in [metrics."{metric.id}"]'
-                    if _can_be(metric, loss.declared, loss.bound)
-                    else ""
-                )
+                lower = f'{loss.declared} = {loss.bound:g} in [metrics."{metric.id}"]' if _is_lowered(metric, loss) else ""
                 nats = f"{loss.of} may give away {plural(loss.nats, 'nat', '.6g')}, and the app allows {loss.bound:g}"
                 yield metric.id, f"{nats}: write {lower or f'{loss.key} = {most[loss.key]:g} in {place}'}"
+
+
+def mended(declared: Declared, caps: Caps) -> Declared:
+    """Return a metric as it is once it has the lower epsilons that `exceeding` tells."""
+    metric = declared.metric
+    lower = {loss.declared: f"{loss.bound:g}" for loss in _losses(declared, caps) if loss.exceeds and _is_lowered(metric, loss)}
+    return Declared.of(replace(metric, **lower)) if lower else declared  # type: ignore[arg-type]
+
+
+def _is_lowered(metric: Metric, loss: _Loss) -> bool:
+    return _can_be(metric, loss.declared, loss.bound)
 
 
 def _can_be(metric: Metric, key: str, nats: float) -> bool:

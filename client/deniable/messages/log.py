@@ -30,6 +30,13 @@ class _Log:
         if logger is not None and self.unheard is not None:
             logger.removeHandler(self.unheard)
 
+    def hide(self) -> None:
+        """Let it see none any more."""
+        self._visible = False
+        logger = self._loaded()
+        if logger is not None and self.unheard is not None:
+            logger.addHandler(self.unheard)
+
     def debug(self, line: str, *arguments: Any) -> None:
         self._pass(10, line, arguments)
 

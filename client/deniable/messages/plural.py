@@ -1,9 +1,15 @@
-"""How sentences write a count."""
+"""How sentences write a count, and names."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _IRREGULAR = {"person": "people"}
 _HISSES = ("ch", "s", "x")
+_MOST = 5  # names
 
 
 def plural(number: float, noun: str, form: str = ",") -> str:
@@ -25,3 +31,9 @@ def plural_noun(noun: str) -> str:
     if noun.endswith("y") and noun[-2] not in "aeiou":
         return f"{noun[:-1]}ies"
     return f"{noun}es" if noun.endswith(_HISSES) else f"{noun}s"
+
+
+def few(names: Sequence[str]) -> str:
+    """List names, of many the first ones, and how many more there are."""
+    left = len(names) - _MOST + 1
+    return ", ".join(names) if left <= 1 else f"{', '.join(names[: _MOST - 1])} and {left} more"

@@ -84,8 +84,9 @@ ANSWERS: Mapping[str, Reason] = {
         alike=True,
     ),
     "budget": Reason(
-        "the metric has spent its part of the budget, or an earlier metrics.toml of the app has spent what it needs",
-        "declare a longer `period` in metrics.toml, so that its part lasts",
+        "the metric, or an earlier metrics.toml of the app, has spent what it may spend",
+        "it goes on next month; if what it may spend ever is spent, raise `lifetime` of the budget, or declare a longer `period`",
+        in_facts=True,
         developing=_ONCE_MORE,
     ),
     "state": Reason(
@@ -265,6 +266,7 @@ STATUSES: Mapping[int, Reason] = {
     413: CODES["body_too_large"],
     429: CODES["rate_limited"],
     500: Reason("the server has failed", f"{_KEPT}; read the log of the server, or of a proxy before it"),
+    501: _FOREIGN,
     502: Reason("the proxy before the server does not reach it", f"{_KEPT}; start the server"),
     503: Reason("the server is not ready", f"{_KEPT}; read its log, or ask `deniable doctor` there"),
     504: Reason("the proxy before the server got no answer from it in time", f"{_KEPT}; read its log"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ from deniable.client import Client
 from deniable.client.environment import caller
 from deniable.client.metrics import no_time
 from deniable.client.people import NO_FUNCTION, Person
-from deniable.client.undeclared import undeclared
+from deniable.client.undeclared import beyond, undeclared
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.frozen import NamedTuple
 from deniable.handle import MetricHandle
@@ -26,6 +27,8 @@ from deniable.registry.lookalike import did_you_mean
 from deniable.registry.metric import PER_SECOND
 from deniable.stopwatch import Stopwatch, Timing
 
+__tracebackhide__ = True  # pytest shows where the app records, and not how that is captured
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
@@ -35,6 +38,7 @@ _NO_REGISTRY = (
     "Capture('metrics.toml'), or have the test call deniable.init; to take everything, set lenient = True of the capture"
 )
 _EARLY = "recorded before deniable.init, so a device drops it: call init first, where the app starts"
+_HERE = "the answers are captured by a test"
 _OF_THE_NETWORK = ("dsn", "settings", "state", "registry_key", "allow_http", "post")
 
 
@@ -78,12 +82,16 @@ class Capture:
     faults : list of str
         Undeclared metrics and answers that were recorded, with the line of the app. Without any registry, all answers. After the
         capture also answers that came before the app called `init`; an app that never calls it during the capture has none.
+    clipped : list of Captured
+        Numbers beyond the range of their metric, of which a device reports the nearer end. Each is a warning of Python as well,
+        so that pytest lists it, but not a time by `timed`: a block may take any time.
     """
 
     def __init__(self, registry: str | Path | Registry | None = None, *, lenient: bool = False, consent: bool = True) -> None:
         self.lenient = lenient
         self.consent = consent
         self.faults: list[str] = []
+        self.clipped: list[Captured] = []
         self._off_before = self._begun = False  # as it was before the capture
         self._registry = load(registry) if isinstance(registry, str | Path) else registry
         self._taken: list[Captured] = []
@@ -130,6 +138,7 @@ class Capture:
         self._outcomes.clear()
         self._reports.clear()
         self.faults.clear()
+        self.clipped.clear()
         self._early.clear()
 
     def __enter__(self) -> Self:
@@ -225,9 +234,9 @@ class Capture:
             _in_unit(client, metric, 0.0)
         except ParameterError as error:
             return error
-        return _CapturedTiming(lambda seconds: self._take(owner, metric, _in_unit(client, metric, seconds)))
+        return _CapturedTiming(lambda seconds: self._take(owner, metric, _in_unit(client, metric, seconds), block=True))
 
-    def _take(self, owner: Client | Person | None, metric: str, value: object) -> bool:
+    def _take(self, owner: Client | Person | None, metric: str, value: object, *, block: bool = False) -> bool:
         client = _client(owner)
         if client is None or (isinstance(owner, Person) and owner._is_nobody()):  # noqa: SLF001
             return False
@@ -242,11 +251,21 @@ class Capture:
             except (ParameterError, ConfigurationError) as error:
                 self.faults.append(f"{_caller()}: {error}")
                 raise
+            self._note_clipped(client, metric, value, block=block)
         if client is self._stand_in and not self._begun:
             self._early.append(_caller())
         self._taken.append(Captured(metric, value))
         self._outcomes[self._outcome(owner, client, metric)] += 1
         return True
+
+    def _note_clipped(self, client: Client, metric: str, value: object, *, block: bool) -> None:
+        prepared = client._metrics.prepared[metric]  # noqa: SLF001
+        if prepared.clipped(prepared.position(value)[0], value):
+            self.clipped.append(Captured(metric, value))
+            if not block:
+                frame = caller()
+                words = f"{metric}: {beyond(prepared.metric, value)}: the nearer end is reported instead"
+                warnings.warn_explicit(words, UserWarning, frame.f_code.co_filename, frame.f_lineno)
 
     def _outcome(self, owner: Client | Person | None, client: Client, metric: str) -> str:
         prepared = client._metrics.prepared.get(metric)  # noqa: SLF001
@@ -318,6 +337,8 @@ def _begin(begin: Callable[..., None], client: Client, **options: Any) -> None:
     log.warning = lambda line, *_: None if line.startswith("deniable is off") else warning(line, *_)  # type: ignore[method-assign]
     try:
         begin(client, state=None, **options)
+        if client.disabled and not switched_off() and client._metrics.prepared:  # noqa: SLF001 - it has no DSN
+            client.disabled = _HERE
     finally:
         log.show, log.warning = show, warning  # type: ignore[method-assign]
         if dsn is not None:

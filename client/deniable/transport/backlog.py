@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _NEVER = float("inf")
 _FIRST_PAUSE, _LAST_PAUSE = 60.0, 3600.0  # seconds between tries while the server is away
 _PURE_FOR = 60.0
-BEGIN_EVERY = 3600.0  # seconds; programs that run briefly and often do not all try a server that is away
 
 
 class Backlog:
@@ -136,6 +135,15 @@ class Backlog:
             self._pause = min(2 * self._pause, _LAST_PAUSE)
             self._orders.changed.notify_all()
 
+    def end(
+        self,
+        *,
+        cut: bool,  # whether the end of the process cut it
+    ) -> None:
+        """Note for other runs how a try of a taken batch ended."""
+        if self._spool is not None and not self._orders.purged:
+            self._spool.end(cut=cut)
+
     def keep(
         self,
         batch: Batch,
@@ -162,7 +170,7 @@ class Backlog:
             if self._spool is None or not self.due:
                 return None
             self.taken, beginning, self._beginning, at = True, self._beginning, False, self._at
-        if beginning and not self._spool.begin(BEGIN_EVERY):
+        if beginning and not self._spool.begin():
             with self._orders.changed:
                 self.taken = False
                 if self._at == at:  # else somebody has asked for it meanwhile

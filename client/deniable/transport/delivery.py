@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from deniable.frozen import dataclass, field
 from deniable.messages.log import log
 from deniable.messages.notice import warn_once
+from deniable.messages.plural import few
 from deniable.messages.reasons import FAILURES, of_answer, of_code, of_refusal
 from deniable.source import jitter
 from deniable.transport.failures import failure
@@ -215,7 +216,10 @@ def _verdict(batch: Batch, status: int, answer: Any, *, seen: bool = True) -> Ve
 
 def _why(refusals: Counter[str], status: int, document: dict[str, Any]) -> str:
     """Return why a server did not take all of an upload. What it refused of some metrics was told with each of them."""
-    words = [f"{metric}: {of_code(code)}" for metric, code in (refusal.split(": ") for refusal in sorted(refusals))]
+    metrics: dict[str, list[str]] = {}
+    for metric, code in (refusal.split(": ") for refusal in sorted(refusals)):
+        metrics.setdefault(code, []).append(metric)
+    words = [f"{few(names)}: {of_code(code)}" for code, names in metrics.items()]
     return f"the server refused {'; '.join(words)}" if refusals else _refused(status, document)
 
 

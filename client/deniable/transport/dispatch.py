@@ -187,6 +187,7 @@ class Dispatch:
         try:
             verdict = self._delivery.deliver(batch, 1)
             seen = verdict.seen
+            self._backlog.end(cut=verdict.kind == "later" and verdict.status == 0 and self._orders.abandoned)
             if verdict.kind == "large":
                 if not self._backlog.split(batch):
                     with self._orders.changed:

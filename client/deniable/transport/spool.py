@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(\.unseen)?\.json\.gz")
 _UNSEEN, _SUFFIX, _UNFINISHED = ".unseen", ".json.gz", ".tmp"
-_BEGUN = "begun"  # a file whose time is that of the last program that began with these batches
+_BEGUN = "begun"  # a file: an hour after its time a program may begin with these batches; it has a byte for each try that was cut
+BEGIN_EVERY = 3600.0  # seconds; programs that run briefly and often do not all try a server that is away
+_FIRST_PAUSE = 60.0  # seconds after the second try in succession that the end of a program cut
+_MOST_CUT = 20  # of which the last pauses are all `BEGIN_EVERY`
 _KEY = 36  # characters of a key
 _UNFINISHED_AGE = 3600.0  # seconds; a write that takes longer was interrupted
 _MOST_NAMED = 10  # batches whose metrics are named
@@ -194,26 +197,54 @@ class Spool:
             return False
         return True
 
-    def begin(self, pause: float) -> bool:
-        """Note that a program begins with what is here; return False if one has done so less than `pause` seconds ago."""
-        marker = self._directory / _BEGUN
+    def begin(self) -> bool:
+        """Note that a program begins with what is here; return False if one has done so within the hour."""
         try:
-            now, begun = time.time(), self.begun
-            if not self._is_own() or (begun is not None and abs(now - begun) < pause):
+            if not self._is_own() or self.free_at is not None:
                 return False
-            os.close(os.open(marker, os.O_CREAT | os.O_WRONLY, 0o600))
-            os.utime(marker, (now, now))
+            self._mark(self.cut, BEGIN_EVERY)
         except OSError:
             return False
         return True
 
-    @property
-    def begun(self) -> float | None:
-        """When the last program began with what is here, in seconds since 1970; None if that is not known."""
+    def end(
+        self,
+        *,
+        cut: bool,  # whether the end of the program cut it, so that nobody knows whether the server answers
+    ) -> None:
+        """Note how a try ended. After one that was cut, another program may begin sooner, unless earlier ones were cut, too."""
+        cuts = min(self.cut + 1, _MOST_CUT) if cut else 0
+        with suppress(OSError):
+            if cuts or self.cut:
+                # A server that takes long for its answer cuts all tries of programs that run briefly.
+                pause = 0.0 if cuts == 1 else min(_FIRST_PAUSE * 2.0 ** (cuts - 2), BEGIN_EVERY) if cuts else BEGIN_EVERY
+                self._mark(cuts, pause)
+
+    def _mark(self, cuts: int, pause: float) -> None:
+        marker, begun = self._directory / _BEGUN, time.time() - BEGIN_EVERY + pause
+        descriptor = os.open(marker, os.O_CREAT | os.O_WRONLY, 0o600)
         try:
-            return (self._directory / _BEGUN).stat().st_mtime
+            os.truncate(descriptor, cuts)
+        finally:
+            os.close(descriptor)
+        os.utime(marker, (begun, begun))
+
+    @property
+    def free_at(self) -> float | None:
+        """From when on a program may begin with what is here, in seconds since 1970; None for now."""
+        try:
+            begun = (self._directory / _BEGUN).stat().st_mtime
         except OSError:
             return None
+        return begun + BEGIN_EVERY if abs(time.time() - begun) < BEGIN_EVERY else None
+
+    @property
+    def cut(self) -> int:
+        """Number of the last tries, one after another, that the end of a program cut."""
+        try:
+            return (self._directory / _BEGUN).stat().st_size
+        except OSError:
+            return 0
 
     def purge(self) -> None:
         """Remove all batches, also taken ones, and the files of unfinished writes."""

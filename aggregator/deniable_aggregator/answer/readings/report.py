@@ -6,6 +6,7 @@ from math import exp
 from typing import TYPE_CHECKING
 
 from deniable.errors import DeniableError
+from deniable.evidence import supporting
 from deniable_aggregator.answer import figures
 from deniable_aggregator.decode.payload_likelihood import likelihood
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from deniable.declared import Declared
+    from deniable.mechanisms import Mechanism
 
 _MOST_VALUES = 4096  # with which a report is compared
 _STEPS = 512  # between which the answers in a wide range are compared
@@ -27,7 +29,7 @@ def report_says(
     """Say which answers fit a report best, and how many times better than the others."""
     positions = _positions(declared)
     try:
-        fits = likelihood(declared.mechanism, payload, positions)[0].tolist() if positions else []
+        fits = _fits(declared.mechanism, payload, positions) if positions else []
     except DeniableError:  # too wide to compare with every answer
         fits = []
     if not fits:
@@ -48,6 +50,15 @@ def report_says(
     verb = "fits" if len(best) == 1 else "each fit" if len(best) <= _MOST_NAMED else "fit"
     others = _label(declared, positions[worst[0]]) if len(worst) == 1 else "any other"
     return f"{_listed([_label(declared, positions[place]) for place in best])} {verb} {times} {others}"
+
+
+def _fits(mechanism: Mechanism, payload: bytes, positions: list[int]) -> list[float]:
+    """Return how well each answer fits a report, 1 for the best."""
+    named = supporting(mechanism, payload, positions)
+    if named is None:
+        fits: list[float] = likelihood(mechanism, payload, positions)[0].tolist()
+        return fits
+    return [1.0 if position in named or not named else 1 / float(mechanism.ratio) for position in positions]
 
 
 def _positions(declared: Declared) -> list[int]:

@@ -1,0 +1,92 @@
+"""What one report says of the answer: for people who look at what was sent, here and on a server's pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deniable.declared import Declared
+from deniable.errors import DeniableError
+from deniable.frozen import replace
+from deniable.mechanisms.base import TwoSided
+from deniable.mechanisms.sampled_option import Sampled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from deniable.device.journal import SentReport
+    from deniable.mechanisms import Mechanism
+    from deniable.registry import Registry
+
+_MOST_VALUES = 4096  # of a domain that is looked through
+_MOST_NAMED = 5  # answers
+
+
+def supporting(
+    mechanism: Mechanism,
+    payload: bytes,  # of one report
+    positions: Sequence[int],  # answers
+) -> set[int] | None:
+    """Return those answers that a report makes `ratio` times as likely as each other; None if it has no such two kinds.
+
+    Raises
+    ------
+    PayloadError
+        If it is no report of the mechanism.
+    """
+    if isinstance(mechanism, Sampled):
+        row, named = mechanism.layout.unpack(payload)
+        return {position for position in positions if mechanism.index(position, row) == named}
+    if isinstance(mechanism, TwoSided) and mechanism.domain_size <= _MOST_VALUES:
+        return mechanism.supported(payload) & {*positions}
+    return None
+
+
+def report_names(
+    declared: Declared,
+    payload: bytes,  # of one report
+) -> str:
+    """Write the answers that a report names, such as ``jpeg or png``; empty if it names none, or it is not known."""
+    metric, mechanism = declared.metric, declared.mechanism
+    if isinstance(mechanism, Sampled):
+        row, named = mechanism.layout.unpack(payload)
+        chosen = ((option, named >> bit & 1) for bit, option in enumerate(mechanism.groups[row]))
+        return ", ".join(f"{metric.label(option)}: {'yes' if is_chosen else 'no'}" for option, is_chosen in chosen)
+    if not metric.values:
+        return ""
+    everything = range(len(metric.values))
+    names = [metric.label(position) for position in sorted(supporting(mechanism, payload, everything) or ())]
+    if len(names) in (0, len(everything)):
+        return ""
+    if len(names) > _MOST_NAMED:
+        names = [*names[: _MOST_NAMED - 1], f"{len(names) - _MOST_NAMED + 1} more"]
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def with_names(
+    entries: Iterable[SentReport],
+    registry: Registry,
+) -> list[SentReport]:
+    """Add what each report names, where the registry still defines its metric as when it was made."""
+    definitions: dict[str, Declared | None] = {}
+    named = []
+    for entry in entries:
+        if entry.metric not in definitions:
+            definitions[entry.metric] = _declared(registry, entry.metric)
+        declared = definitions[entry.metric]
+        known = declared is not None and declared.fingerprint == entry.fingerprint
+        named.append(replace(entry, names=_names(declared, entry)) if known and declared else entry)
+    return named
+
+
+def _declared(registry: Registry, id_: str) -> Declared | None:
+    try:
+        return Declared.of(registry.metrics[id_]) if id_ in registry.metrics else None
+    except DeniableError:
+        return None
+
+
+def _names(declared: Declared, entry: SentReport) -> str:
+    try:
+        return report_names(declared, bytes.fromhex(entry.payload))
+    except DeniableError:  # somebody has written into the state
+        return ""

@@ -1,4 +1,4 @@
-"""What one report says of the answer: for people who look at what was sent, here and on a server's pages."""
+"""Which answers one report names, for people who look at what was sent."""
 
 from __future__ import annotations
 
@@ -7,38 +7,15 @@ from typing import TYPE_CHECKING
 from deniable.declared import Declared
 from deniable.errors import DeniableError
 from deniable.frozen import replace
-from deniable.mechanisms.base import TwoSided
 from deniable.mechanisms.sampled_option import Sampled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from deniable.device.journal import SentReport
-    from deniable.mechanisms import Mechanism
     from deniable.registry import Registry
 
-_MOST_VALUES = 4096  # of a domain that is looked through
 _MOST_NAMED = 5  # answers
-
-
-def supporting(
-    mechanism: Mechanism,
-    payload: bytes,  # of one report
-    positions: Sequence[int],  # answers
-) -> set[int] | None:
-    """Return those answers that a report makes `ratio` times as likely as each other; None if it has no such two kinds.
-
-    Raises
-    ------
-    PayloadError
-        If it is no report of the mechanism.
-    """
-    if isinstance(mechanism, Sampled):
-        row, named = mechanism.layout.unpack(payload)
-        return {position for position in positions if mechanism.index(position, row) == named}
-    if isinstance(mechanism, TwoSided) and mechanism.domain_size <= _MOST_VALUES:
-        return mechanism.supported(payload) & {*positions}
-    return None
 
 
 def report_names(
@@ -54,7 +31,7 @@ def report_names(
     if not metric.values:
         return ""
     everything = range(len(metric.values))
-    names = [metric.label(position) for position in sorted(supporting(mechanism, payload, everything) or ())]
+    names = [metric.label(position) for position in sorted(mechanism.supporting(payload, everything) or ())]
     if len(names) in (0, len(everything)):
         return ""
     if len(names) > _MOST_NAMED:

@@ -1141,11 +1141,11 @@ def test_one_client_for_the_process(module, registry):
 
 def test_a_second_client_for_the_process_is_told_while_developing(module, registry, caplog):
     """Not where the first one was off, nor on people's devices."""
-    told = []
+    lines = []
     for dsn in (None, "http://k@localhost/shop", DSN, "http://k@localhost/shop"):
         module.init(dsn, registry=registry, consent=False, segments=SEGMENTS, caps=FREE)
-        told.append("deniable: init: again: this client has replaced the one of an earlier init; call init once" in caplog.text)
-    assert told == [False, False, False, True]
+        lines.append("deniable: init: again: this client has replaced the one of an earlier init; call init once" in caplog.text)
+    assert lines == [False, False, False, True]
 
 
 def test_the_public_names():

@@ -8,7 +8,7 @@ from registries import metric_toml, registry_toml
 from deniable import mechanisms, proof
 from deniable.declared import Declared
 from deniable.device.journal import SentReport
-from deniable.evidence import report_names, supporting, with_names
+from deniable.evidence import report_names, with_names
 from deniable.mechanisms.base import TwoSided
 from deniable.mechanisms.sampled_option import Sampled
 from deniable.registry import parse
@@ -53,7 +53,7 @@ def test_what_a_report_supports_is_what_makes_it_likelier(name):
     masses = [proof.distribution(lambda tape, v=value: mechanism.randomize(v, source=tape)) for value in range(size)]
     two_kinds = isinstance(mechanism, TwoSided | Sampled)
     for payload in masses[0]:
-        held = supporting(mechanism, payload, range(size))
+        held = mechanism.supporting(payload, range(size))
         assert (held is not None) == two_kinds
         if held:
             chances = [mass[payload] for mass in masses]

@@ -285,10 +285,10 @@ def test_kept_responses_are_paid_for_at_once(open_ledger, clock):
 def test_kept_responses_without_room(open_ledger, bounds):
     """Where their part does not fit, as may be after an update, nothing of it is spent."""
     ledger = open_ledger(**bounds)
-    kept = asks("kept", cost=2 * MICRO, answers=2, lifetime=10 * MICRO)
-    assert not reserve(ledger, kept)
+    metric = asks("kept", cost=2 * MICRO, answers=2, lifetime=10 * MICRO)
+    assert not reserve(ledger, metric)
     assert ledger.today().lifetime == 0
-    assert ledger.ended(kept) is (bounds["lifetime"] < 10)
+    assert ledger.ended(metric) is (bounds["lifetime"] < 10)
 
 
 def test_a_larger_part_is_paid_for_when_it_comes(open_ledger, clock):

@@ -137,14 +137,14 @@ def test_usage(telemetry):
 
 
 @pytest.mark.parametrize(
-    ("dsn", "arguments", "told"),
+    ("dsn", "arguments", "named"),
     [
         ("http://key@127.0.0.1:1/shop", ["rename"], True),
         ("http://key@127.0.0.1:1/shop", ["telemetry", "show"], False),  # it is normal that a tool does not list this one
         (DSN, ["rename"], False),
     ],
 )
-def test_what_is_not_listed_is_other_and_no_mistake(telemetry, caplog, monkeypatch, dsn, arguments, told):
+def test_what_is_not_listed_is_other_and_no_mistake(telemetry, caplog, monkeypatch, dsn, arguments, named):
     """It is named once, while the app is developed; a listed one stays."""
     monkeypatch.setattr(sys, "argv", ["shop", *arguments])
     telemetry.turn_on()
@@ -155,7 +155,7 @@ def test_what_is_not_listed_is_other_and_no_mistake(telemetry, caplog, monkeypat
     assert deniable.stats()["undeclared"] == 0
     words = "'rename' is not among its values, so 'other' is reported; to see it, add it to metrics.toml"
     undeclared = [line for line in caplog.messages if ": undeclared: " in line]
-    assert undeclared == [f"deniable: app.command: undeclared: {words}"] * told
+    assert undeclared == [f"deniable: app.command: undeclared: {words}"] * named
     command = deniable._client._metrics.prepared["app.command"].metric
     assert [usage.listed(command, name, named=False) for name in ("build", "rename")] == ["build", "other"]
 

@@ -180,8 +180,7 @@ class Ledger:
             spent = account(db, allowance.tag)[2]
             if allowance.answers:
                 return self._lifetime_left(db) < max(0, allowance.due - spent)
-            own = inf if allowance.lifetime is None else allowance.lifetime - spent
-            return min(own, self._lifetime_left(db)) < allowance.cost
+            return self._left_ever(db, allowance, spent) < allowance.cost
         return False
 
     def renew_ahead(self) -> None:
@@ -217,8 +216,7 @@ class Ledger:
         free = allowance.per_period - (reports if period == last else 0)
         if period < last or free <= 0:
             return "this_period"
-        own = inf if allowance.lifetime is None else allowance.lifetime - spent
-        left = min(self._month_left(db, occasion.month), own, self._lifetime_left(db))
+        left = min(self._month_left(db, occasion.month), self._left_ever(db, allowance, spent))
         free = int(min(free, left // allowance.cost))
         return free if free > 0 else "budget"
 
@@ -250,6 +248,11 @@ class Ledger:
     def _lifetime_left(self, db: Connection) -> float:
         left: float = _micro(self.budget.lifetime) - _fact(db, "lifetime")
         return left
+
+    def _left_ever(self, db: Connection, allowance: Allowance, spent: int) -> float:
+        """Return what a metric that has spent so much may spend in all months together."""
+        own = inf if allowance.lifetime is None else allowance.lifetime - spent
+        return min(own, self._lifetime_left(db))
 
     def write_account(
         self,

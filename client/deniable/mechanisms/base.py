@@ -16,6 +16,8 @@ from deniable.mechanisms.sealed import Sealed
 from deniable.source import OS, mark_process, process_mark
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from deniable.mechanisms.bounds import Bounds
     from deniable.mechanisms.permanent import Permanent
     from deniable.source import Source
@@ -26,6 +28,7 @@ __all__ = ["FrequencyOracle", "Mechanism", "Scored", "TwoSided", "mean_variance"
 _HELD = 1.0  # seconds for which noise drawn ahead may be used; a snapshot of the machine would copy it
 _GROWTH = 4  # so many times more noise is drawn ahead if all of it was used within that time
 _AHEAD = 256  # most draws ahead, enough to share the cost of a system call
+_LOOKED_THROUGH = 4096  # values of a domain
 _AHEAD_BITS = 1 << 12  # most bits drawn ahead, so that no call takes noticeably long
 
 
@@ -109,6 +112,10 @@ class Mechanism(Sealed, ABC):
     def needed(self, least: int) -> int:
         """Return how many reports it takes on average until each estimate rests on `least`."""
         return ceil(least * Fraction(self.layout.rows, min(map(len, self.parts)))) if self.part else least
+
+    def supporting(self, payload: bytes, values: Iterable[int]) -> set[int] | None:  # noqa: ARG002
+        """Return which of some values make a payload `ratio` times as likely as each other one; None if there are more kinds."""
+        return None
 
     @property
     def in_two_steps(self) -> Permanent | None:
@@ -354,6 +361,10 @@ class TwoSided(FrequencyOracle):
     def telling(self) -> Fraction:
         """The probability that a report favours one of two answers."""
         return two_sided(self)
+
+    def supporting(self, payload: bytes, values: Iterable[int]) -> set[int] | None:
+        """Return which of some values a payload supports; None if the domain is too large to be looked through."""
+        return self.supported(payload) & {*values} if self.domain_size <= _LOOKED_THROUGH else None
 
 
 class Scored(Mechanism):

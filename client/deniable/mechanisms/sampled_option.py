@@ -19,6 +19,8 @@ from deniable.mechanisms.direct import shifts
 from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from deniable.source import Source
 
 
@@ -84,6 +86,11 @@ class Sampled(Scored):
     def index(self, value: int, row: int) -> int:
         """Return what an answer has in a row: bit k is 1 if it has the row's option k."""
         return sum((value >> option & 1) << bit for bit, option in enumerate(self.groups[row]))
+
+    def supporting(self, payload: bytes, values: Iterable[int]) -> set[int]:
+        """Return which of some sets have in the row what a payload names."""
+        row, named = self.layout.unpack(payload)
+        return {value for value in values if self.index(value, row) == named}
 
     def bounds(self) -> Bounds:
         """Return the probability of another index, and of the true one."""

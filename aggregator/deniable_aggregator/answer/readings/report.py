@@ -6,7 +6,6 @@ from math import exp
 from typing import TYPE_CHECKING
 
 from deniable.errors import DeniableError
-from deniable.evidence import supporting
 from deniable_aggregator.answer import figures
 from deniable_aggregator.decode.payload_likelihood import likelihood
 
@@ -54,7 +53,7 @@ def report_says(
 
 def _fits(mechanism: Mechanism, payload: bytes, positions: list[int]) -> list[float]:
     """Return how well each answer fits a report, 1 for the best."""
-    named = supporting(mechanism, payload, positions)
+    named = mechanism.supporting(payload, positions)
     if named is None:
         fits: list[float] = likelihood(mechanism, payload, positions)[0].tolist()
         return fits

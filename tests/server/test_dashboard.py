@@ -327,11 +327,11 @@ class Listed:
     """A row of the list with tests of these p-values."""
 
     p_values: list[float]
-    found: list[bool] = field(default_factory=list)
+    claims: list[bool] = field(default_factory=list)
 
     @property
     def tests(self) -> list[Any]:
-        return [SimpleNamespace(found=SimpleNamespace(p_value=each)) for each in self.p_values]
+        return [SimpleNamespace(result=SimpleNamespace(p_value=each)) for each in self.p_values]
 
     def decided(self, p_holm: list[float], alpha: float) -> Listed:
         return Listed(self.p_values, [each <= alpha for each in p_holm])
@@ -340,11 +340,11 @@ class Listed:
 def test_each_metric_has_the_same_share_of_the_list():
     """Tests of many answers take nothing from metrics with few; what is found leaves its share to the others."""
     rows = [Listed([0.02]), Listed([0.001] + [0.5] * 99), Listed([0.0004] + [0.5] * 99)]
-    assert [sum(row.found) for row in list_page.together(rows, 0)] == [0, 0, 0]
+    assert [sum(row.claims) for row in list_page.together(rows, 0)] == [0, 0, 0]
     rows = [Listed([0.012]), Listed([0.0001] + [0.5] * 99), Listed([])]
-    assert [sum(row.found) for row in list_page.together(rows, 0)] == [1, 1, 0]
-    assert [sum(row.found) for row in list_page.together(rows, 10)] == [0, 0, 0]
-    assert list_page.together([Listed([])], 0)[0].found == []
+    assert [sum(row.claims) for row in list_page.together(rows, 0)] == [1, 1, 0]
+    assert [sum(row.claims) for row in list_page.together(rows, 10)] == [0, 0, 0]
+    assert list_page.together([Listed([])], 0)[0].claims == []
 
 
 @pytest.mark.parametrize("alike", [False, True], ids=["independent", "dependent"])
@@ -357,7 +357,7 @@ def test_a_list_makes_few_false_claims(alike, real):
         for at in range(real):  # the first test of these metrics is of something real
             p_values[-1 - at][0] = 1e-9
         rows = list_page.together([Listed(each) for each in p_values], 0)
-        false += any(any(row.found[at >= len(sizes) - real :]) for at, row in enumerate(rows))
+        false += any(any(row.claims[at >= len(sizes) - real :]) for at, row in enumerate(rows))
     assert false / runs <= 0.05 + 3 * (0.05 * 0.95 / runs) ** 0.5
 
 
@@ -1188,7 +1188,8 @@ def test_a_sentence_says_that_nothing_is_detected(app, client):
     fill(app, "usage.hour", [10] * 24)
     publish(app)
     html = client.get("/m/usage.hour").get_data(as_text=True)
-    assert "Nothing detectable" in html
+    assert "Nothing detectable" not in html  # the sentence says it
+    assert '<p class="more">Collect more reports, or ask with a larger ε.</p>' in html
     assert re.search(r"these reports detect no answer\. They would detect one that \d+% give half of the time\.</p>", html)
 
 

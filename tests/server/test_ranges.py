@@ -261,11 +261,11 @@ def test_segments_of_a_number_have_a_sentence(client):
 def test_each_value_is_in_the_table_and_the_most_frequent_are_drawn(client):
     """Those that are most frequent over all periods, not in the last one; a line says how many are drawn."""
     section = page(client, "/m/gear").partition('class="part timeline"')[2].partition("</section>")[0]
-    drawn = re.findall(r"<figcaption><bdi>(.*?)</bdi>", section)
-    assert drawn == [f"tool {number}" for number in (0, 1, 2, 4, 3, 5)]
+    names = re.findall(r"<figcaption><bdi>(.*?)</bdi>", section)
+    assert names == [f"tool {number}" for number in (0, 1, 2, 4, 3, 5)]
     assert "6 of 8 are drawn, the most frequent ones." in section
     heads = re.findall(r'<th scope="col"><bdi>(.*?)</bdi>', section)
-    assert heads == [*drawn, "tool 6", "tool 7"]
+    assert heads == [*names, "tool 6", "tool 7"]
     month = figures.brief(f"{LAST:%Y-%m}", "month")
     assert re.search(rf'<bdi>tool 0</bdi> <b>[\d.]+%</b> <span class="when">{month}</span>', section)
     assert "3 are drawn" not in page(client, "/m/theme?by=month").partition('class="part timeline"')[2].partition("</section>")[0]

@@ -373,8 +373,8 @@ def test_the_page_says_the_trend_of_the_series(kind, scale, slope, ends, words):
     )
     assert re.match(words, trend_in_words(answer)), trend_in_words(answer)
     assert ("(95% interval)." in trend_in_words(answer)) == differs
-    several = trend_in_words(replace(answer, lines=lines * 5, level=0.9))
-    assert ("(90% interval, all values at once)." in several) == ("2 more have a trend." in several) == differs
+    text = trend_in_words(replace(answer, lines=lines * 5, level=0.9))
+    assert ("(90% interval, all values at once)." in text) == ("2 more have a trend." in text) == differs
     few = replace(answer, periods=periods[1:], lines=[replace(lines[0], trend=replace(trend, since=names[1]))])
     assert (trend_in_words(few) == "4 days are too few to show a trend.") == (not differs)
 
@@ -662,6 +662,17 @@ def test_what_is_closed_is_one_link_away(serve):
     assert "Closed periods only" not in html
     assert re.search(r"Estimated number|Reports, estimated", html)
     assert re.search(r'<span class="when">week of \d+ \w+ \d+, open</span>', page(trial, "theme"))
+
+
+def test_a_withheld_segment_leads_to_the_nearest_that_is_published(serve):
+    parents = 'generalize = { platform = { linux = "free", beos = "free", macos = "apple" } }'
+    shop = serve(f"{parents}\n{REGISTRY}")
+    for platform, n in (("linux", 300), ("beos", 20), ("macos", 300)):
+        send(shop, "used", [1] * n, day(2), segment=f"platform={platform}")
+    shop.drain(days=40)
+    row = page(shop, "used").partition('id="segments"')[2].partition(">beos<")[2].partition("</tr>")[0]
+    assert 'withheld: <a href="/m/used?segment=platform%3Dfree">platform free</a> is published</td>' in row
+    assert "<b>320</b> reports on 1 day" in page(shop, "used?segment=platform=free")
 
 
 def test_nothing_to_compare_yet(shop):

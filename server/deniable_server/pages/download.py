@@ -120,11 +120,11 @@ def _move(row: Row, *, is_trend: bool) -> tuple[Cell, ...]:
     moves = [move for move in row.tests if move.is_trend == is_trend and not isnan(move.p_holm)]
     if not moves:
         return ("",) * len(_TRENDS)
-    shown = (move for move in row.moves if move.is_trend == is_trend)
-    move = next(shown, min(moves, key=lambda each: each.found.p_value))
-    found = move.found
-    size = found.slope if isinstance(found, Trend) else found.difference
-    return move.line.label, found.since, found.last, size, *found.simultaneous, move.p_holm
+    first = (move for move in row.moves if move.is_trend == is_trend)
+    move = next(first, min(moves, key=lambda test: test.result.p_value))
+    result = move.result
+    size = result.slope if isinstance(result, Trend) else result.difference
+    return move.line.label, result.since, result.last, size, *result.simultaneous, move.p_holm
 
 
 def of_comparison(comparison: Comparison) -> str:

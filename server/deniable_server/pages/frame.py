@@ -140,6 +140,13 @@ blueprint.add_app_template_filter(figures.interval, "interval")
 blueprint.add_app_template_filter(figures.chance, "chance")
 
 
+@blueprint.app_template_filter("counted")
+def _counted(number: int, noun: str) -> Markup:
+    """Write a number in bold, with its noun."""
+    count, _, word = plural(number, noun).partition(" ")
+    return Markup("<b>{}</b> {}").format(count, word)
+
+
 # Failures, as pages
 
 

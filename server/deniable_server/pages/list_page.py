@@ -138,7 +138,7 @@ def rows(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary
     sources = {id_: ("row", id_, *_source(app, id_, known, today)) for id_ in tested}
 
     def make() -> dict[str, Row]:
-        described = memo.each(app.store, sources, lambda missing: _new(app, missing, known, today))
+        described = memo.parts(app.store, sources, lambda missing: _new(app, missing, known, today))
         listed = together([described[id_] for id_ in tested], len(app.highest) - len(tested))
         return dict(zip(tested, listed, strict=True))
 
@@ -178,10 +178,10 @@ def together(
 ) -> list[Row]:
     """Test all changes and trends of many metrics together, so that with a chance of 95% none that is found is false."""
     # By Holm's test, in which each metric has the same share of the 5%: one with many answers takes nothing from the others.
-    p_values = [test.found.p_value for each in rows for test in each.tests]
+    p_values = [test.result.p_value for each in rows for test in each.tests]
     weights = [1 / len(each.tests) for each in rows for _ in each.tests]
-    rest = [1.0] * others
-    adjusted = iter(holm_adjusted(np.array([*p_values, *rest]), np.array([*weights, *rest])).tolist())
+    ones = [1.0] * others
+    adjusted = iter(holm_adjusted(np.array([*p_values, *ones]), np.array([*weights, *ones])).tolist())
     return [each.decided([next(adjusted) for _ in each.tests], _ALPHA) for each in rows]
 
 
@@ -193,7 +193,7 @@ def groups(rows: Sequence[Row]) -> list[Group]:
 
 def headline(rows: Sequence[Row]) -> dict[str, Any]:
     """Say how many metrics changed, and which changed most surely; and how many are not shown yet."""
-    changed = sorted((each for each in rows if each.state == "changed"), key=lambda each: each.moves[0].p_holm)
+    changed = sorted((each for each in rows if each.state == "changed"), key=lambda row: row.moves[0].p_holm)
     waiting = [each for each in rows if each.state == "unpublished"]
     if len(waiting) == len(rows):
         return {"says": "Nothing is shown yet", "changes": [], "waiting": ""}

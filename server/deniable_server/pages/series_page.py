@@ -153,16 +153,13 @@ def _pins(series: Series, course: Series, lines: Sequence[Line]) -> tuple[dict[s
     return pins, texts
 
 
-def _lines_note(series: Series, drawn: int, every: int, listed: int) -> str:
-    """Say how many values are drawn, of how many."""
-    if series.lines[0].kind != "share" or drawn == every + series.left_out:
+def _lines_note(series: Series, pictures: int, lines: int, columns: int) -> str:
+    """Say how many values are drawn, of how many, and where the others are."""
+    every = lines + series.left_out
+    if series.lines[0].kind != "share" or pictures == every:
         return ""
-    rest = (
-        ""
-        if listed == every and not series.left_out
-        else " The file of weeks has more.".replace("weeks", f"{series.period_length}s")
-    )
-    return f"{drawn} of {every + series.left_out} are drawn, the most frequent ones.{rest}"
+    sentence = f"{pictures} of {every} are drawn, the most frequent ones."
+    return sentence if columns == every else f"{sentence} The file of {series.period_length}s has more."
 
 
 def _ranked(series: Series) -> list[Line]:

@@ -87,8 +87,8 @@ class ClosedPeriods:
         differs = np.resize(holm(p_value[: fit.hypotheses], 1 - level), len(p_value))
         rows = zip(*columns, p_value.tolist(), differs.tolist(), strict=True)
         return [
-            Trend(since, last, rise, (low, high), (lowest, highest), p, found)
-            for rise, low, high, lowest, highest, p, found in rows
+            Trend(since, last, rise, (low, high), (lowest, highest), p, verdict)
+            for rise, low, high, lowest, highest, p, verdict in rows
         ]
 
     def shifts(self, hypotheses: int) -> dict[int, list[Shift]]:

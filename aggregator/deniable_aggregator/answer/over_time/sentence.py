@@ -24,7 +24,7 @@ FEWEST = 5
 """Closed periods of which it is worth saying that they show no trend: fewer hardly can."""
 _MOST_NAMED = 3
 
-Found = TypeVar("Found", PeriodChange, Trend)
+Result = TypeVar("Result", PeriodChange, Trend)
 
 
 def measure_of(line: Line, series: Series) -> Measure:
@@ -47,14 +47,14 @@ def trends_of(series: Series) -> list[tuple[Line, Trend]]:
     return [(line, line.trend) for line in series.lines if line.trend and line.value is not False]
 
 
-def rises(found: PeriodChange | Trend, scale: str) -> bool:
+def rises(result: PeriodChange | Trend, scale: str) -> bool:
     """Whether a line went up."""
-    return _size(found, scale) > 0
+    return _size(result, scale) > 0
 
 
-def size(found: PeriodChange | Trend, series: Series) -> float:
+def size(result: PeriodChange | Trend, series: Series) -> float:
     """Return how far a line moved in all, whatever the direction; of numbers in their unit, or as a logarithm."""
-    return abs(_size(found, series.scale)) * (_steps(found, series) if isinstance(found, Trend) else 1)
+    return abs(_size(result, series.scale)) * (_steps(result, series) if isinstance(result, Trend) else 1)
 
 
 def change_of(line: Line, change: PeriodChange, series: Series) -> str:
@@ -103,26 +103,26 @@ def trend_in_words(series: Series) -> str:
 
 
 def _all_found(
-    pairs: Sequence[tuple[Line, Found]],
+    pairs: Sequence[tuple[Line, Result]],
     series: Series,
-    words: Callable[[Line, Found, Series], str],
+    words: Callable[[Line, Result, Series], str],
     when: str,  # stands behind the first
     many: str,
     one: str = "",
 ) -> str:
     """Name up to three lines that moved, the one that moved most first, and count the others."""
-    found = sorted((pair for pair in pairs if pair[1].differs), key=lambda pair: -size(pair[1], series))
-    first, *others = [words(*pair, series) for pair in found[:_MOST_NAMED]]
-    more = len(found) - _MOST_NAMED
+    moved = sorted((pair for pair in pairs if pair[1].differs), key=lambda pair: -size(pair[1], series))
+    first, *others = [words(*pair, series) for pair in moved[:_MOST_NAMED]]
+    more = len(moved) - _MOST_NAMED
     count = f"{more} more {one or many if more == 1 else many}" if more > 0 else ""
     return " ".join(f"{figures.beginning(each)}." for each in (f"{first}{when}", *others, count) if each)
 
 
-def _unmoved(pairs: Sequence[tuple[Line, Found]], series: Series) -> str:
+def _unmoved(pairs: Sequence[tuple[Line, Result]], series: Series) -> str:
     """Say by how much lines may have moved that did not move beyond chance."""
-    line, found = pairs[0]
+    line, result = pairs[0]
     if len(pairs) == 1:
-        return measure_of(line, series).signed(found.simultaneous)
+        return measure_of(line, series).signed(result.simultaneous)
     if line.kind == "share":
         most = measure_of(line, series).most([each.simultaneous for _, each in pairs])
         none = f"none of the {len(pairs)} most frequent answers" if series.left_out else "no answer"
@@ -144,5 +144,5 @@ def _verb(is_rise: bool) -> str:  # noqa: FBT001
     return "rose" if is_rise else "fell"
 
 
-def _size(found: PeriodChange | Trend, scale: str) -> float:
-    return distance(found.slope if isinstance(found, Trend) else found.difference, scale)
+def _size(result: PeriodChange | Trend, scale: str) -> float:
+    return distance(result.slope if isinstance(result, Trend) else result.difference, scale)

@@ -25,10 +25,10 @@ def once(
     make: Callable[[], T],
 ) -> T:
     """Return a part that was made before, or make it."""
-    return each(store, {about: about}, lambda _: {about: make()})[about]
+    return parts(store, {about: about}, lambda _: {about: make()})[about]
 
 
-def each(
+def parts(
     store: Store,
     about: Mapping[K, Hashable],  # of each part all that it depends on
     make: Callable[[Sequence[K]], Mapping[K, T]],  # makes several together
@@ -36,13 +36,13 @@ def each(
     """Return parts that were made before, and make the others."""
     with _lock:
         known = _parts.setdefault(store, {})
-        parts: dict[K, T] = {name: known[on] for name, on in about.items() if on in known}
-    missing = [name for name in about if name not in parts]
+        ready: dict[K, T] = {name: known[on] for name, on in about.items() if on in known}
+    missing = [name for name in about if name not in ready]
     if not missing:
-        return parts
-    made = make(missing)  # outside the lock: nobody waits while somebody makes other parts
+        return ready
+    new = make(missing)  # outside the lock: nobody waits while somebody makes other parts
     with _lock:
-        known.update({about[name]: part for name, part in made.items()})
+        known.update({about[name]: part for name, part in new.items()})
         while len(known) > _MOST:
             del known[next(iter(known))]
-    return {**parts, **made}
+    return {**ready, **new}

@@ -55,35 +55,35 @@ class Move(NamedTuple):
 
     series: Series
     line: Line
-    found: PeriodChange | Trend
+    result: PeriodChange | Trend
     p_holm: float = nan  # its p-value over all tests of the list
 
     @property
     def is_trend(self) -> bool:
         """Whether it is a trend."""
-        return isinstance(self.found, Trend)
+        return isinstance(self.result, Trend)
 
     @property
     def is_rise(self) -> bool:
         """Whether the line went up."""
-        return sentence.rises(self.found, self.series.scale)
+        return sentence.rises(self.result, self.series.scale)
 
     @property
     def size(self) -> float:
         """How far it moved, in all."""
-        return sentence.size(self.found, self.series)
+        return sentence.size(self.result, self.series)
 
     @property
     def words(self) -> str:
         """By how much it moved."""
-        if isinstance(self.found, Trend):
-            return sentence.trend_of(self.line, self.found, self.series)
-        return sentence.change_of(self.line, self.found, self.series)
+        if isinstance(self.result, Trend):
+            return sentence.trend_of(self.line, self.result, self.series)
+        return sentence.change_of(self.line, self.result, self.series)
 
     @property
     def between(self) -> str:
         """From when to when, and what it is."""
-        between = figures.brief_range(self.found.since, self.found.last, self.series.period_length)
+        between = figures.brief_range(self.result.since, self.result.last, self.series.period_length)
         return between if self.is_trend else f"since the period before, {between}"
 
 
@@ -123,10 +123,10 @@ class Row:
     def decided(self, p_holm: Sequence[float], alpha: float) -> Row:
         """Return it with what is found, from a p-value of each test over the whole list."""
         moves = [move._replace(p_holm=p) for move, p in zip(self.tests, p_holm, strict=True)]
-        found = [move for move in moves if move.p_holm <= alpha]
-        found.sort(key=lambda move: (not move.is_trend, -move.size))
-        state: State = "changed" if found and self.n else self.state
-        return replace(self, tests=tuple(moves), moves=tuple(found), state=state, spark=self.sparks(next(iter(found), None)))
+        sure = [move for move in moves if move.p_holm <= alpha]
+        sure.sort(key=lambda move: (not move.is_trend, -move.size))
+        state: State = "changed" if sure and self.n else self.state
+        return replace(self, tests=tuple(moves), moves=tuple(sure), state=state, spark=self.sparks(next(iter(sure), None)))
 
 
 def row(
@@ -249,7 +249,7 @@ def _spark(app: AppMetrics, measured: Latest, series: Series | None, move: Move 
         lines = [line for line in series.lines if line.value is not False]
         at = None
         if move and not move.is_trend:
-            at = next(place for place, period in enumerate(series.periods) if period.period == move.found.last)
+            at = next(place for place, period in enumerate(series.periods) if period.period == move.result.last)
         over = f"{plural(len(series.periods), length)} to {figures.brief(series.periods[-1].period, length)}"
         usual = reversed([line for line in lines if line is lines[0] or line.label == "median"])
         for line in [move.line] if move else usual:

@@ -44,6 +44,7 @@ class SegmentRow:
     at: float  # places in percent of the axis, as those of `chart.ValueBar`
     interval: tuple[float, float]
     beyond: tuple[bool, bool]  # whether the interval goes on below and above the axis
+    instead: str = ""  # of a withheld one the nearest cell that is published; empty if that is all reports
     by: str = ""  # by how much it differs from the base, if it does
     numbers: tuple[Cell, ...] = ()  # the state and all numbers, for a file
 
@@ -102,7 +103,7 @@ def table(
         listed[name] = [{**each, "": each[column]} for each in answered.rows]
     scale = _scale(measured, interval, [each for own in listed.values() for each in own])
     measure = Measure(measured.number is None, metric.unit, metric.scale)
-    writer = _Writer(measure, scale, 1 - measured.level)
+    writer = _Writer(version, measure, scale, 1 - measured.level)
     overall = {
         "": "All reports",
         "estimate": estimate,
@@ -158,9 +159,14 @@ def _scale(measured: Measurement, interval: tuple[float, float], listed: Sequenc
 class _Writer:
     """Writes rows of one table."""
 
+    version: Published
     measure: Measure
     scale: Scale
     alpha: float
+
+    def instead(self, cell: str) -> str:
+        """Return the nearest cell around a withheld one that is published; empty if that is all reports."""
+        return next((each for each in self.version.breakdown.coarser(cell) if each in self.version.cells), "")
 
     def row(self, answered: Mapping[str, Any], cell: str, *, is_base: bool) -> SegmentRow:
         """Describe one segment."""
@@ -169,7 +175,10 @@ class _Writer:
         if answered["state"] != "published" or value is None or low is None or high is None:
             state = "withheld" if answered["state"] == "withheld" else "few"
             words = "withheld" if state == "withheld" else "nothing published" if answered["state"] != "published" else _FEW
-            return SegmentRow(name, cell, state, words, _NONE, "", "", 0, (0, 0), (False, False), numbers=(answered["state"],))
+            instead = self.instead(cell) if state == "withheld" else ""
+            return SegmentRow(
+                name, cell, state, words, _NONE, "", "", 0, (0, 0), (False, False), instead, numbers=(answered["state"],)
+            )
         interval = (low, high)
         reach = (high - low) / (1.0 if self.measure.is_share else max(self.scale.high - self.scale.low, 1e-9))
         is_wide = self.measure.is_share and reach > _WIDEST
@@ -193,8 +202,8 @@ class _Writer:
             self.scale.across(value),
             (self.scale.across(low), self.scale.across(high)),
             (self.measure.is_share and low < self.scale.low, high > self.scale.high * (1 + 1e-9)),
-            by,
-            (answered["state"], *(answered.get(column) for column in _NUMBERS)),
+            by=by,
+            numbers=(answered["state"], *(answered.get(column) for column in _NUMBERS)),
         )
 
     def _against(self, answered: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -394,6 +394,14 @@ def test_processes_with_another_registry(examined, good):
     assert wrong(examined(good)[1]) == {}  # it waits while processes read an edited file
 
 
+def test_a_server_that_loads_another_file(examined, good):
+    """If others of its kind have the file, it is no edit that was not read yet: that comes first, and SIGHUP after it."""
+    registries.say(Store(good.redis, "shop"), registries.Loaded("server", "0" * 64, "web-2:7"))
+    remedy = examined(good)[1]["registry"]["remedy"]
+    assert remedy.startswith("others of their kind have loaded this file, so they probably load another one")
+    assert "DENIABLE_REGISTRY" in remedy.partition("SIGHUP")[0]
+
+
 def test_refused_reports_of_another_registry(examined, good, registry_file):
     """Why, for which version and definition they were made, and what that is; other reasons are no warning."""
     shop, declared = Store(good.redis, "shop"), registry.load(registry_file).metrics["ui.theme"]

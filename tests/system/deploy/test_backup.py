@@ -252,6 +252,18 @@ def test_a_restore_says_where_it_has_no_folder(place):
     assert sorted(path.name for path in (place.folder / "new").iterdir()) == ["appendonlydir"]
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+def test_a_restore_by_root_belongs_to_the_store(place):
+    """What the store begins from has the owner of its folder, who is another user."""
+    data = place.folder / "data"
+    data.mkdir()
+    os.chown(data, 12345, 23456)
+    (place.copies / "2026-11-21T031700Z.rdb").write_bytes(b"REDIS0011rest")
+    assert place.run("restore.sh", place.copies, data).returncode == 0
+    owners = {(path.stat().st_uid, path.stat().st_gid) for path in data.rglob("*")}
+    assert owners == {(12345, 23456)}
+
+
 def test_what_a_store_had_is_put_aside_once(place):
     """A restore removes nothing: the earlier data lie beside the new ones until somebody removes them."""
     data, copy = place.folder / "data", place.copies / "2026-11-21T031700Z.rdb"

@@ -47,4 +47,6 @@ cp "$copy" "$2/appendonlydir.new/appendonly.aof.1.base.rdb"
 echo 'file appendonly.aof.1.base.rdb seq 1 type b' > "$2/appendonlydir.new/appendonly.aof.manifest"
 [ ! -e "$2/appendonlydir" ] || mv "$2/appendonlydir" "$2/appendonlydir.replaced"
 mv "$2/appendonlydir.new" "$2/appendonlydir"
+# Run as root, the store's user could not read it.
+[ "$(id -u)" != 0 ] || chown -R "$(stat -c %u:%g "$2")" "$2/appendonlydir"
 echo "the store begins from $copy"

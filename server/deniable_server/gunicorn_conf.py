@@ -35,6 +35,7 @@ limit_request_fields = 32
 limit_request_field_size = 4096
 
 _STORE_SECONDS = 3.0
+_ADDRESS_TRIES = 5  # one a second: what was here before may be ending
 
 
 def on_starting(server: Any) -> None:
@@ -52,6 +53,8 @@ def on_starting(server: Any) -> None:
     from deniable_server.settings import Settings  # noqa: PLC0415
 
     variables.warn()
+    if not server.cfg.reuse_port:
+        _await_addresses(server.cfg.address)
     try:
         settings = Settings.from_environment()
         if settings.registry:  # else whatever needs one says so
@@ -75,6 +78,36 @@ def on_starting(server: Any) -> None:
         server.kill_workers(signal.SIGHUP)  # which sends it; it ends nothing
 
     server.handle_hup = renew
+
+
+def _await_addresses(addresses: list[Any]) -> None:
+    """End with status 2 if an address stays taken. gunicorn would end with 1, and systemd would start it again and again."""
+    import socket  # noqa: PLC0415 - names of this module are gunicorn's settings
+    import time  # noqa: PLC0415
+    from errno import EADDRINUSE  # noqa: PLC0415
+
+    if os.environ.keys() & {"GUNICORN_FD", "LISTEN_FDS"}:  # it is given sockets that listen
+        return
+    for address in addresses:
+        if not isinstance(address, tuple):  # the path of a socket, which gunicorn replaces
+            continue
+        for tries_left in reversed(range(_ADDRESS_TRIES)):
+            family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+            with socket.socket(family, socket.SOCK_STREAM) as tried:
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    tried.bind(address)
+                except OSError as error:
+                    if error.errno != EADDRINUSE:
+                        return  # gunicorn says what is wrong
+                else:
+                    break
+            if not tries_left:
+                sys.stderr.write(
+                    f"{address[0]}:{address[1]} is taken: another process listens there; give another --bind or PORT\n"
+                )
+                sys.exit(2)
+            time.sleep(1.0)
 
 
 def on_exit(server: object) -> None:

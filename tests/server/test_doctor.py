@@ -394,6 +394,14 @@ def test_processes_with_another_registry(examined, good):
     assert wrong(examined(good)[1]) == {}  # it waits while processes read an edited file
 
 
+def test_a_server_that_loads_another_file(examined, good):
+    """If others of its kind have the file, it is no edit that was not read yet: that comes first, and SIGHUP after it."""
+    registries.say(Store(good.redis, "shop"), registries.Loaded("server", "0" * 64, "web-2:7"))
+    remedy = examined(good)[1]["registry"]["remedy"]
+    assert remedy.startswith("others of their kind have loaded this file, so they probably load another one")
+    assert "DENIABLE_REGISTRY" in remedy.partition("SIGHUP")[0]
+
+
 def test_refused_reports_of_another_registry(examined, good, registry_file):
     """Why, for which version and definition they were made, and what that is; other reasons are no warning."""
     shop, declared = Store(good.redis, "shop"), registry.load(registry_file).metrics["ui.theme"]
@@ -507,12 +515,25 @@ def test_a_machine_that_is_set_up_badly(tmp_path, monkeypatch):
     assert "DENIABLE_REDIS_URL meant?" in host.variables().seen
 
 
-def test_the_last_line_says_whether_all_is_well(good, registry_file, monkeypatch, capsys):
+def test_a_copy_that_is_missing_or_old(examined, good, tmp_path, capsys):
+    """Two days after the first use, or after the last copy, it needs attention; `deniable backup` says when it made one."""
+    assert examined(good)[1]["backup"]["seen"] == "none is known"
+    now = time.time()
+    for later, status in ((1.9, "ok"), (2.1, "warning")):
+        assert store.backup(good.redis, ["shop"], lambda later=later: now + later * 86_400).status == status
+    assert cli.main(["backup", "--redis-url", good.url, "--to", str(tmp_path)]) == 0
+    capsys.readouterr()
+    assert re.fullmatch(r"the last copy is of \d{4}-\d\d-\d\d \d\d:\d\d UTC", examined(good)[1]["backup"]["seen"])
+    for later, status in ((1.9, "ok"), (2.1, "warning")):
+        assert store.backup(good.redis, [], lambda later=later: now + later * 86_400).status == status
+
+
+def test_the_first_line_says_whether_all_is_well(good, registry_file, monkeypatch, capsys):
     """One sentence if it is, also where some checks are skipped; else which checks found something."""
 
     def conclusion(*extra):
         status = cli.main(["doctor", "--redis-url", good.url, *extra])
-        return status, capsys.readouterr().out.splitlines()[-1]
+        return status, capsys.readouterr().out.splitlines()[0]
 
     monkeypatch.setenv("DENIABLE_REGISTRY", str(registry_file))
     assert conclusion() == (0, "All is well.")
@@ -527,6 +548,9 @@ def test_the_last_line_says_whether_all_is_well(good, registry_file, monkeypatch
     assert conclusion() == (0, "2 warnings: workers, dead letters")
     shop.append(Upload(b"batch", key="one", remember=b"-", cap=10, ttl=60))
     assert conclusion()[1].startswith("1 fault: workers; ")
+    cli.main(["doctor", "--redis-url", good.url])
+    words = re.findall(r"^(fault|warning|skipped|ok) ", capsys.readouterr().out, re.MULTILINE)
+    assert words == sorted(words, key=["fault", "warning", "skipped", "ok"].index)
 
 
 def test_a_worker_that_serve_starts_is_awaited(good, monkeypatch, registry_file):

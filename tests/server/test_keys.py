@@ -453,3 +453,12 @@ def test_a_key_is_compared_in_constant_time(monkeypatch):
     assert ring.find("0", "read") == keys[0]
     assert ring.find("4", "read") == keys[4]
     assert compared == [alike.digest, keys[0].digest, keys[4].digest]
+
+
+def test_a_key_of_several_apps_is_asked_for_by_name(store_url, registry_file, tmp_path, capsys, monkeypatch):
+    """Who has not said which app is told which there are."""
+    other = tmp_path / "blog.toml"
+    other.write_text(registry_file.read_text("utf-8").replace('app = "shop"', 'app = "blog"'), "utf-8")
+    monkeypatch.setenv("DENIABLE_REGISTRY", f"{registry_file}:{other}")
+    assert main(["keys", "--redis-url", store_url, "create", "--role", "read"]) == 2
+    assert "give --app, one of blog, shop" in capsys.readouterr().err

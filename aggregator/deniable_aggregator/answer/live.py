@@ -19,8 +19,9 @@ from deniable_aggregator.answer.readings import reading_of
 from deniable_aggregator.answer.refusal import check_period
 from deniable_aggregator.counting import faults
 from deniable_aggregator.publish import release
-from deniable_aggregator.publish.hourly import Hourly, Pass
+from deniable_aggregator.publish.hourly import Hourly
 from deniable_aggregator.publish.strata import strata_by_period, unpublished
+from deniable_aggregator.publish.timetable import Pass
 from deniable_aggregator.store.sums.tallies import total
 from deniable_aggregator.store.uploads import refused_reports
 
@@ -100,8 +101,8 @@ def _counted(app: AppMetrics, declared: Declared, reasons: dict[tuple[str, int],
 
 def _copied(app: AppMetrics) -> tuple[datetime, datetime] | tuple[None, None]:
     """Return when the copies were made that are shown, and when the next ones are due."""
-    made = None if app.trial else Pass.last(app.store)
-    return (datetime.fromtimestamp(made.at, UTC), datetime.fromtimestamp(made.next, UTC)) if made else (None, None)
+    last = None if app.trial else Pass.last(app.store)
+    return (datetime.fromtimestamp(last.at, UTC), datetime.fromtimestamp(last.next, UTC)) if last else (None, None)
 
 
 def _source(app: AppMetrics) -> Store | Hourly:

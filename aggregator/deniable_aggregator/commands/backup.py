@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -45,6 +46,8 @@ def backup(parser: argparse.ArgumentParser) -> Run:
         except OSError as error:
             raise ConfigurationError(f"--to {arguments.to}: the copy cannot be written ({error.strerror})") from None
         print(f"{file}: {size:,} bytes")
+        if doubt := _note(url):
+            print(doubt)
         if removed:
             print(f"removed: copies older than {arguments.keep_days} days {removed}")
         print("it has all that the store has, also what retention or an erasure deletes later: encrypt it, and let it expire")
@@ -81,6 +84,19 @@ def _copy(url: str, folder: Path) -> tuple[Path, int]:
     with suppress(OSError):  # not every file system can
         sync(folder)
     return file, size
+
+
+def _note(url: str) -> str:
+    """Leave the time of the copy for the doctor; return why that was not possible."""
+    from deniable_aggregator.store.errors import StoreError, cause
+    from deniable_aggregator.store.server import snapshot
+
+    try:
+        with closing(options.opened(url)) as client:
+            snapshot.note(client, time.time())
+    except StoreError as error:
+        return f"`deniable doctor` does not know of it: it could not be noted in the store ({cause(error)})"
+    return ""
 
 
 def _expire(folder: Path, days: int) -> int:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import argparse
 
     from deniable.commands.parser import Run
-    from deniable_aggregator.publish.hourly import Pass
+    from deniable_aggregator.publish.timetable import Pass
 
 _COLUMNS = {
     "app": "app",
@@ -38,7 +38,7 @@ def status(parser: argparse.ArgumentParser) -> Run:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
-        from deniable_aggregator.publish.hourly import Pass
+        from deniable_aggregator.publish.timetable import Pass
         from deniable_aggregator.store.uploads import health
 
         environment = options.environment(arguments)
@@ -59,11 +59,11 @@ def status(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
-def _counted(made: Pass | None) -> dict[str, object]:
+def _counted(last: Pass | None) -> dict[str, object]:
     """Return how many reports were counted, when their sums were last copied."""
     # Every full hour at most: two looks that are a report apart would show that it came.
-    at = f"{datetime.fromtimestamp(made.at, UTC):%Y-%m-%dT%H:%MZ}" if made else None
-    return {"counted": made and made.n, "counted_at": at}
+    at = f"{datetime.fromtimestamp(last.at, UTC):%Y-%m-%dT%H:%MZ}" if last else None
+    return {"counted": last and last.n, "counted_at": at}
 
 
 def _text(value: object) -> str:

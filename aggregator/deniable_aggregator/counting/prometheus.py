@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from errno import EADDRINUSE
 from math import inf
 from threading import get_ident
 from typing import TYPE_CHECKING, cast
@@ -76,7 +77,9 @@ class Vitals(Events):
         try:
             server, _ = start_http_server(int(address[3]), address[1] or address[2], self.registry)
         except (OSError, OverflowError) as error:  # a port above 65535 overflows
-            raise ConfigurationError(f"--metrics-bind is an address of this machine; {bind} cannot be used: {error}") from None
+            taken = isinstance(error, OSError) and error.errno == EADDRINUSE
+            why = "it is taken" if taken else f"this machine cannot listen there ({error})"
+            raise ConfigurationError(f"--metrics-bind {bind}: {why}; give another address") from None
         # By default it prints the address of a connection that ended early.
         server.handle_error = lambda *_: None  # type: ignore[method-assign]
         metrics = server.get_app()

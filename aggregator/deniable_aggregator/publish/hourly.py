@@ -8,10 +8,11 @@ periods.
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
 from deniable_aggregator.publish import release
+from deniable_aggregator.publish.timetable import Pass
 from deniable_aggregator.store import schema
 from deniable_aggregator.store.server.room import COUNTING, Room
 from deniable_aggregator.store.sums import tallies
@@ -32,20 +33,6 @@ EVERY_SECONDS = 60.0
 
 _HOUR, _LEAST = 3600, 3300  # seconds between two passes, at least; after it the next one comes at a full hour
 _SEALED, _DROPPED = "sealed", ""  # nothing more can come; nothing more can come, and the copy was deleted
-
-
-class Pass(NamedTuple):
-    """A pass in which all sums of an app were copied."""
-
-    at: int  # Unix time of its minute
-    next: int  # Unix time from which the next one is due
-    n: int  # reports of the sums
-
-    @classmethod
-    def last(cls, store: Store) -> Pass | None:
-        """Return the last one of an app; None if there was none."""
-        text = store.get(schema.COPIED_AT)
-        return cls(*map(int, text.split())) if text else None
 
 
 class Hourly:
@@ -89,7 +76,7 @@ class Hourly:
         # A trial needs no copies: it shows everything at once.
         now = int(self._store.now())
         if registry.publication.trial:
-            self._note(Pass(now, now, _number(self._store, registry)))
+            Pass(now, now, _number(self._store, registry)).note(self._store)
             return
         due = -(-(now + _LEAST) // _HOUR) * _HOUR
         if not self._store.claim(schema.COPIED, due):
@@ -100,13 +87,10 @@ class Hourly:
             refused_reports.copy(self._store, self._store.table(schema.REFUSALS))
             complete = all(copied)
             if complete:
-                self._note(Pass(now - now % 60, due, _number(self, registry)))
+                Pass(now - now % 60, due, _number(self, registry)).note(self._store)
         finally:
             if not complete:
                 self._store.release(schema.COPIED)
-
-    def _note(self, made: Pass) -> None:
-        self._store.put(schema.COPIED_AT, " ".join(map(str, made)))
 
     def _copy(self, metric: str, hour: int) -> bool:
         """Copy what has changed of a metric and was not copied in this hour; return False if it is to be tried again."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _SECONDS = 3.0
 _WRONG = 2
 _NAMED = 10  # apps of which the same is said
+_ORDER = ("fault", "warning", "skipped", "ok")
 _COLOURS = {"ok": "32", "warning": "33", "fault": "31", "skipped": "36"}
 
 
@@ -40,7 +41,7 @@ def doctor(parser: argparse.ArgumentParser) -> Run:
             return _check_settings(arguments)
         from deniable_aggregator.store.errors import AWAY, cause, remedy
         from deniable_aggregator.store.server.embedded import redacted
-        from deniable_server.doctor import alike, examine
+        from deniable_server.doctor import examine
         from deniable_server.settings import Settings
 
         settings = Settings.from_environment(options.environment(arguments))
@@ -51,19 +52,17 @@ def doctor(parser: argparse.ArgumentParser) -> Run:
                 findings.append(finding)
                 if arguments.json:
                     print(json.dumps(asdict(finding)))
-                elif not finding.app:
-                    _print([finding])
         except AWAY as error:
+            if not arguments.json:
+                _print_all(findings)
             print(f"fault    store: {cause(error)} ({redacted(settings.redis_url)})", file=sys.stderr)
             print(f"         {remedy(error, settings.redis_url, settings.serves)}", file=sys.stderr)
             return options.STORE_STATUS
         finally:
-            if not arguments.json:
-                for group in alike(each for each in findings if each.app):
-                    _print(group)
             client.close()
         if not arguments.json:
             print(_conclusion(findings))
+            _print_all(findings)
         return int(any(each.status == "fault" for each in findings))
 
     return run
@@ -115,6 +114,15 @@ def _print_settings(report: ConfigReport) -> None:
     else:
         print("Next: `deniable doctor` checks the store and what runs.")
         print("To serve: gunicorn -c deploy/gunicorn.conf.py 'deniable_server:create_app()'; to count: deniable worker")
+
+
+def _print_all(findings: Sequence[Finding]) -> None:
+    """Print findings, the worst first."""
+    from deniable_server.doctor import alike
+
+    groups = [[each] for each in findings if not each.app] + alike(each for each in findings if each.app)
+    for group in sorted(groups, key=lambda group: _ORDER.index(group[0].status)):
+        _print(group)
 
 
 def _print(group: list[Finding]) -> None:

@@ -54,7 +54,8 @@ def keys(parser: argparse.ArgumentParser) -> Run:
         apps = options.declared_apps(variables["DENIABLE_REGISTRY"])
         app = arguments.app or "".join(apps[:1] if len(apps) == 1 else ())
         if not app:
-            raise ConfigurationError("a key is for one app: give --app, its name in the registry")
+            which = f"one of {', '.join(sorted(apps))}" if apps else "its name in the registry"
+            raise ConfigurationError(f"a key is for one app: give --app, {which}")
         of_app = Store(options.opened(variables["DENIABLE_REDIS_URL"]), app)
         store = KeyStore(of_app)
         if arguments.action == "create":

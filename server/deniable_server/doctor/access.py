@@ -107,10 +107,10 @@ def _here(place: str | None) -> bool:
     if "." not in place and ":" not in place:
         return True
     try:
-        found = getaddrinfo(place, 0, type=SOCK_DGRAM)
+        addresses = getaddrinfo(place, 0, type=SOCK_DGRAM)
     except OSError:
         return False
-    return all(_own(family, address) for family, *_, address in found)
+    return all(_own(family, address) for family, *_, address in addresses)
 
 
 def _own(family: int, address: Any) -> bool:

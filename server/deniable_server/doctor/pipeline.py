@@ -154,8 +154,13 @@ def _remedy(agreement: Agreement, path: str) -> str:
     roles = {"server" if each.serves else each.role for each in agreement.differing}
     ways = {"server": "send SIGHUP to gunicorn's first process, under running requests", "worker": "restart the worker"}
     back = f"or put the file back as it was (`deniable registry diff OLD {path}` compares the two)"
+    named = [way for role, way in ways.items() if role in roles]
+    first = [lint] if agreement.fault else []
+    if {each.role for each in agreement.running if each not in agreement.differing} & {each.role for each in agreement.differing}:
+        other = "others of their kind have loaded this file, so they probably load another one: compare their DENIABLE_REGISTRY"
+        return "; ".join([*first, f"{other}, and the files on both machines", "if it is the same file: " + named[0], *named[1:]])
     stays = "if this finding stays for longer than a minute, they load another file: look at their DENIABLE_REGISTRY"
-    return "; ".join([*([lint] if agreement.fault else []), *(way for role, way in ways.items() if role in roles), back, stays])
+    return "; ".join([*first, *named, back, stays])
 
 
 def refused(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deniable.messages.plural import plural_noun
+from deniable_aggregator.audit.entry import intact_entry
 from deniable_aggregator.store import Store
 from deniable_aggregator.store.errors import (
     AWAY,
@@ -18,7 +20,7 @@ from deniable_aggregator.store.errors import (
     cause,
     reason,
 )
-from deniable_aggregator.store.server import about, durability, room
+from deniable_aggregator.store.server import about, durability, room, snapshot
 from deniable_aggregator.store.server.cluster import Cluster
 from deniable_aggregator.store.server.servers import primaries
 from deniable_server.doctor import access
@@ -57,6 +59,8 @@ _COPY = (
     "store, restore the copy (`sh deploy/restore.sh`), and start the store"
 )
 _OFF = 2.0  # seconds between the clocks that need attention; answers of the store take less
+_STALE_DAYS = 2.0
+_DAY = 86_400.0
 _TOO_FAR = 3600.0  # the shortest period
 
 
@@ -81,6 +85,7 @@ def checks(settings: Settings, apps: Sequence[str], client: Client) -> dict[str,
         "access": of_all(access.access),
         "rights": lambda: access.rights(client, settings, [app for app in apps if Store(client, app).place not in away]),
         "clock": of_all(clock),
+        "backup": lambda: backup(client, apps),
     }
 
 
@@ -273,3 +278,27 @@ def clock(client: Client, now: Callable[[], float] = time.time) -> Finding:
     if difference >= _TOO_FAR:
         meaning = f"{meaning}; uploads may be forgotten early, and counted again when they are repeated"
     return Finding("clock", "fault" if difference >= _TOO_FAR else "warning", seen, meaning, "have both machines keep time (NTP)")
+
+
+def backup(client: Client, apps: Sequence[str], now: Callable[[], float] = time.time) -> Finding:
+    """Check of when the last copy of the store is."""
+    if isinstance(client, Cluster):
+        return Finding("backup", "ok", "not looked for: each primary of a cluster has its copies on other machines")
+    last = snapshot.last(client)
+    seen = "none is known" if last is None else f"the last copy is of {datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M} UTC"
+    since = min(filter(None, (_first_use(Store(client, app)) for app in apps)), default=None) if last is None else last
+    if since is None or now() - since < _STALE_DAYS * _DAY:
+        return Finding("backup", "ok", seen)
+    meaning = "if the store's disk is lost, all that came since is lost with it: counts, releases and keys"
+    remedy = (
+        "run `deniable backup` or deploy/backup.sh each day (deploy/systemd has a timer); only these leave the time, so "
+        "ignore this if copies are made otherwise"
+    )
+    return Finding("backup", "warning", seen, meaning, remedy)
+
+
+def _first_use(store: Store) -> float | None:
+    """Return the Unix time of the first entry in the audit log that the store still has."""
+    line = store.audit.first()
+    entry = intact_entry(line) if line else None
+    return entry.time if entry else None

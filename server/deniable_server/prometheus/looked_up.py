@@ -55,8 +55,8 @@ class Gauges(Collector):
         refuses = GaugeMetricFamily(
             "deniable_store_refuses", "1 if the store refuses writes for this reason, else 0", labels=["reason"]
         )
-        for each in REASONS:
-            refuses.add_metric([each], each in refusing)
+        for key in REASONS:
+            refuses.add_metric([key], key in refusing)
         yield from (up, refuses, *families)
 
     def _memory(self) -> list[GaugeMetricFamily]:

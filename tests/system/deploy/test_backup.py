@@ -23,7 +23,7 @@ from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.process import running
 from deniable_aggregator.store import Store, Upload, connect
-from deniable_aggregator.store.server import embedded
+from deniable_aggregator.store.server import embedded, snapshot
 from deniable_aggregator.store.server.embedded import open_store
 from deniable_server.access.key_file import KeyFile
 from deniable_server.access.keys import KeyStore
@@ -96,7 +96,9 @@ def test_a_store_begins_from_the_copy_of_another(place):
                 KeyStore(Store(making, "shop")).create("ingest", "")
             before = place.held()
             done = place.run("backup.sh", place.copies)
-            assert done.returncode == 0, done.stderr
+            assert (done.returncode, "took no note" in done.stderr) == (0, False), done.stderr
+            with closing(place.client("query")) as looking:
+                assert time.time() - snapshot.last(looking) < DAY
             assert ingest.append(Upload(b"entry", key="two", remember=b"-", cap=10, ttl=3600)).outcome == "appended"
         end(process)
         (copy,) = place.copies.iterdir()
@@ -129,11 +131,14 @@ def test_the_command_copies_what_the_script_does(place, capsys):
                 assert ingest.append(Upload(b"entry", key=name, remember=b"-", cap=10, ttl=3600)).outcome == "appended"
             assert worker.partitions[0].commit("w", [], {STRATUM: np.array([1, 2, 3])}, 1) == []
         assert main(["backup", "--redis-url", url, "--to", str(place.copies)]) == 0
+        with connect(environment(place.private.path("private/query.env"))["DENIABLE_REDIS_URL"]) as client:
+            assert time.time() - snapshot.last(client) < DAY
         out = capsys.readouterr().out
         (copy,) = place.copies.iterdir()
         assert out.startswith(f"{copy}: {copy.stat().st_size:,} bytes\n")
         assert stat.S_IMODE(copy.stat().st_mode) == 0o600
         before = place.held()
+        assert before.pop(b"{deniable}:backup")  # the note comes after the copy
         end(process)
         (place.folder / "new").mkdir()
         assert place.run("restore.sh", place.copies, place.folder / "new").returncode == 0
@@ -245,6 +250,18 @@ def test_a_restore_says_where_it_has_no_folder(place):
     (place.folder / "new" / "appendonlydir.new").mkdir(parents=True)
     assert place.run("restore.sh", place.copies, place.folder / "new").returncode == 0
     assert sorted(path.name for path in (place.folder / "new").iterdir()) == ["appendonlydir"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+def test_a_restore_by_root_belongs_to_the_store(place):
+    """What the store begins from has the owner of its folder, who is another user."""
+    data = place.folder / "data"
+    data.mkdir()
+    os.chown(data, 12345, 23456)
+    (place.copies / "2026-11-21T031700Z.rdb").write_bytes(b"REDIS0011rest")
+    assert place.run("restore.sh", place.copies, data).returncode == 0
+    owners = {(path.stat().st_uid, path.stat().st_gid) for path in data.rglob("*")}
+    assert owners == {(12345, 23456)}
 
 
 def test_what_a_store_had_is_put_aside_once(place):

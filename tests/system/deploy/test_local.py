@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -52,6 +53,17 @@ def test_a_wrong_configuration_is_status_2(composed, tmp_path, env, words):
         process = spawn(undo, tmp_path / "log", command, env)
         assert process.wait(60) == 2, (tmp_path / "log").read_text()
     assert words in (tmp_path / "log").read_text()
+
+
+def test_a_taken_port_is_status_2(composed, tmp_path):
+    """It is said in one line, and nobody starts the server again and again."""
+    env = {"DENIABLE_REDIS_URL": environment(composed.private.path("private/server.env"))["DENIABLE_REDIS_URL"]}
+    env |= {"DENIABLE_REGISTRY": str(DEPLOY / "metrics.toml")}
+    with ExitStack() as undo, socket.create_server(("127.0.0.1", 0)) as taken:
+        bind = f"127.0.0.1:{taken.getsockname()[1]}"
+        command = ["gunicorn", "-c", DEPLOY / "gunicorn.conf.py", "--bind", bind, "deniable_server:create_app()"]
+        assert spawn(undo, tmp_path / "log", command, env).wait(60) == 2, (tmp_path / "log").read_text()
+    assert (tmp_path / "log").read_text() == f"{bind} is taken: another process listens there; give another --bind or PORT\n"
 
 
 def test_the_procfile_runs(composed, tmp_path):

@@ -29,6 +29,7 @@ def strace_works():
 
 
 UNITS = {"deniable-server@.service": "ingest", "deniable-worker@.service": "1"}
+JOBS = {"deniable-backup", "deniable-audit-log@"}
 INGEST = "deniable-server@ingest.service.d/ingest.conf"
 OPT = "/opt/deniable/full/bin"
 STRACE = ["strace", "-f", "-qq", "-c", "-o"]
@@ -68,6 +69,34 @@ def test_a_unit_is_valid(name, tmp_path):
     path.write_text(text, "utf-8")
     done = analyze("verify", "--man=no", "--recursive-errors=no", str(path))
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@needs_systemd
+@pytest.mark.parametrize("name", sorted(JOBS))
+def test_a_job_and_its_timer_are_valid(name, tmp_path):
+    """All their options are known, the timer starts the job, and the next night is a time that it can name."""
+    paths = []
+    for kind in ("service", "timer"):
+        text = (DEPLOY / "systemd" / f"{name}.{kind}").read_text("utf-8").replace(OPT, BIN)
+        paths.append(tmp_path / f"{name.replace('@', '@shop')}.{kind}")
+        paths[-1].write_text(text, "utf-8")
+    done = analyze("verify", "--man=no", "--recursive-errors=no", *map(str, paths))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert analyze("calendar", *unit(f"{name}.timer", "Timer")["OnCalendar"]).returncode == 0
+
+
+@pytest.mark.parametrize("name", sorted(JOBS))
+def test_a_job_does_what_it_says(composed, tmp_path, name):
+    """Its commands, with the files that it names, end well; a copy is there, or the log is whole."""
+    job, env = unit(f"{name}.service"), {}
+    for file in job["EnvironmentFile"]:
+        env |= environment(composed.private.path(file.removeprefix("/etc/deniable/")))
+    for line in job["ExecStart"]:
+        here = re.sub("/var/backups/deniable|/var/lib/deniable-audit-log", str(tmp_path / "kept"), line)
+        command = here.replace(OPT, BIN).replace("%i", "shop").split()
+        done = subprocess.run(command, env=clean() | env, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o700
 
 
 @needs_systemd

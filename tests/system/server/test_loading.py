@@ -42,7 +42,9 @@ def test_a_store_that_reads_its_file_is_waited_for(loading, settings, monkeypatc
     for name, value in here.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")  # which gunicorn sets
-    gunicorn_conf.on_starting(SimpleNamespace())  # it ends with status 2 where the settings are wrong
+    gunicorn_conf.on_starting(
+        SimpleNamespace(cfg=SimpleNamespace(address=[], reuse_port=False))
+    )  # it ends with status 2 where the settings are wrong
     gunicorn_conf.on_exit(None)
     monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR")
     flask = create_app(here)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import redis
 
+from deniable_aggregator.store import schema
 from deniable_aggregator.store.errors import BrokenSnapshot, CommandRefused
 
 if TYPE_CHECKING:
@@ -25,6 +26,17 @@ def copy(
     with _socket(client) as socket, socket.makefile("rb") as stream:
         length = _announced(stream)
         return _until(stream, sink, length) if isinstance(length, bytes) else _bytes(stream, sink, length)
+
+
+def note(client: redis.Redis, at: float) -> None:
+    """Record the Unix time of a copy that is whole and on the disk."""
+    client.set(schema.BACKUP.of(), int(at))
+
+
+def last(client: redis.Redis) -> float | None:
+    """Return the Unix time of the last copy; None if none was noted."""
+    at = client.get(schema.BACKUP.of())
+    return float(at) if at else None
 
 
 @contextmanager

@@ -1,0 +1,28 @@
+"""The timetable of hourly copies: when the last pass was, when the next is due, and how many reports there were in all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from deniable_aggregator.store import schema
+
+if TYPE_CHECKING:
+    from deniable_aggregator.store import Store
+
+
+class Pass(NamedTuple):
+    """A pass in which all sums of an app were copied."""
+
+    at: int  # Unix time of its minute
+    next: int  # Unix time from which the next one is due
+    n: int  # reports of the sums
+
+    @classmethod
+    def last(cls, store: Store) -> Pass | None:
+        """Return the last one of an app; None if there was none."""
+        text = store.get(schema.COPIED_AT)
+        return cls(*map(int, text.split())) if text else None
+
+    def note(self, store: Store) -> None:
+        """Record it as the last one."""
+        store.put(schema.COPIED_AT, " ".join(map(str, self)))

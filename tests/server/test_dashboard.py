@@ -28,7 +28,8 @@ from deniable_aggregator.answer.model.shares import ValueEstimate, ValueShare
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import connect
 from deniable_server import create_app
-from deniable_server.pages import chart, frame, list_page, metric_page
+from deniable_server.pages import frame, list_page, metric_page
+from deniable_server.pages.parts import chart
 from deniable_server.service import service
 from deniable_server.settings import Settings
 

@@ -16,8 +16,8 @@ from deniable_aggregator.answer.over_time.changes import COMPARED
 from deniable_aggregator.answer.over_time.looks import arm_pairs
 from deniable_aggregator.answer.question.side import JOINT
 from deniable_aggregator.answer.refusal import Refusal
-from deniable_server.pages import chart
-from deniable_server.pages.chart import Scale
+from deniable_server.pages.parts import chart
+from deniable_server.pages.parts.chart import Scale
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

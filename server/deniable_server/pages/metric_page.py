@@ -16,8 +16,8 @@ from deniable_aggregator.answer.headline import headline
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.refusal import withholding
 from deniable_server.http import paging
-from deniable_server.pages import chart, frame, number_page
-from deniable_server.pages.parts import diagnosis, time_range
+from deniable_server.pages import frame, number_page
+from deniable_server.pages.parts import chart, diagnosis, time_range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

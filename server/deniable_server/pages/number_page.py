@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.headline import figures_of
-from deniable_server.pages import chart
-from deniable_server.pages.chart import Scale
+from deniable_server.pages.parts import chart
+from deniable_server.pages.parts.chart import Scale
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable_aggregator.answer.model.number import NumberEstimate, NumberPart
-    from deniable_server.pages.chart import Tick
+    from deniable_server.pages.parts.chart import Tick
 
 VIEWS = ("density", "cumulative")
 

@@ -27,8 +27,8 @@ from deniable_aggregator.store.errors import StoreError
 from deniable_server.api.answers.parameters import only_parameters
 from deniable_server.http.problem import RETRY_SECONDS, Problem
 from deniable_server.http.visit import visit
-from deniable_server.pages import chart, download, number_page, series_page
-from deniable_server.pages.parts import memo
+from deniable_server.pages import download, number_page, series_page
+from deniable_server.pages.parts import chart, memo
 from deniable_server.privacy import words
 from deniable_server.privacy.about import HEADERS
 from deniable_server.results import rounding
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.metric import Measurement
     from deniable_aggregator.answer.model.series import Series
     from deniable_aggregator.publish.release import Summary
-    from deniable_server.pages.chart import Chart
     from deniable_server.pages.number_page import NumberView
+    from deniable_server.pages.parts.chart import Chart
     from deniable_server.pages.series_page import SeriesView
     from deniable_server.service import App
 

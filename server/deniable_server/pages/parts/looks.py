@@ -6,9 +6,8 @@ from math import exp
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable_aggregator.answer import figures
-from deniable_server.pages import chart
-from deniable_server.pages.chart import Scale, Tick
-from deniable_server.pages.parts import timeline
+from deniable_server.pages.parts import chart, timeline
+from deniable_server.pages.parts.chart import Scale, Tick
 from deniable_server.pages.parts.timeline import Hit, Mark, TimeTick
 
 if TYPE_CHECKING:

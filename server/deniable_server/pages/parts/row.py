@@ -13,8 +13,8 @@ from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.model.series import Trend
 from deniable_aggregator.answer.over_time import sentence
 from deniable_aggregator.answer.over_time.sentence import closed_periods
-from deniable_server.pages import chart, metric_page, number_page
-from deniable_server.pages.parts import spark
+from deniable_server.pages import metric_page, number_page
+from deniable_server.pages.parts import chart, spark
 from deniable_server.pages.parts.spark import Spark
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from deniable_aggregator.answer.question import date_range, questions
 from deniable_aggregator.answer.question.cells import segments_of, with_columns
 from deniable_aggregator.answer.refusal import Refusal
 from deniable_aggregator.answer.table import rows
-from deniable_server.pages import chart, metric_page
+from deniable_server.pages import metric_page
+from deniable_server.pages.parts import chart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.metric import Measurement
     from deniable_aggregator.answer.model.rows import Cell
     from deniable_aggregator.answer.select import Published
-    from deniable_server.pages.chart import Scale
+    from deniable_server.pages.parts.chart import Scale
 
 _WIDEST = 0.5  # of the axis: an estimate with a wider interval is not printed
 _MOST_NAMED = 3

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.answer.over_time.sentence import NAMES
-from deniable_server.pages import chart
-from deniable_server.pages.chart import Scale
+from deniable_server.pages.parts import chart
+from deniable_server.pages.parts.chart import Scale
 from deniable_server.pages.parts.timeline import runs
 
 if TYPE_CHECKING:

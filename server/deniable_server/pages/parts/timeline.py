@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from deniable.messages.plural import plural
 from deniable.registry import period
 from deniable_aggregator.answer import figures
-from deniable_server.pages import chart
-from deniable_server.pages.chart import Scale, Tick
+from deniable_server.pages.parts import chart
+from deniable_server.pages.parts.chart import Scale, Tick
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

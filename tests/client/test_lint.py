@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from deniable.comparison import RegistryChange, diff
 from deniable.lint import Note, lint
 from deniable.registry import Metric, Registry
+from deniable.registry.comparison import RegistryChange, diff
 from deniable.registry.tables import Experiment
 
 METRIC = Metric(id="m", type="categorical", values=("a", "b"), epsilon="1", description="d", owner="o", segments=("platform",))

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from deniable.commands.sheet import sheet
 from deniable.commands.terminal import print_table
-from deniable.comparison import diff
 from deniable.errors import ConfigurationError, ParameterError, RegistryError
 from deniable.forecast import space
 from deniable.lint import lint
 from deniable.messages.plural import plural
 from deniable.registry import load, published, read
+from deniable.registry.comparison import diff
 from deniable.registry.places import placed
 from deniable.served_registry.derivation import derived
 from deniable.served_registry.restrictions import Restriction

@@ -13,9 +13,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from deniable import comparison
 from deniable.errors import DeniableError, RegistryError
-from deniable.registry import published
+from deniable.registry import comparison, published
 from deniable_server import sources
 
 if TYPE_CHECKING:

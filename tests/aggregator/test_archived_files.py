@@ -251,7 +251,7 @@ def test_while_the_archive_is_away_nothing_is_counted(shop, store_url, caplog, c
     assert (worker.counted, state.backlog, state.pending, state.workers) == (0, 1, 0, 1)
     assert state.held_up == present(shop.store) == {"archive": "NotADirectoryError: Not a directory"}
     assert main(["status", "--redis-url", store_url, "--app", "shop"]) == 0
-    assert capsys.readouterr().out.split()[-1] == "archive"
+    assert "archive" in capsys.readouterr().out.split()
     Path(shop.archive.url).unlink()
     wait(lambda: worker.counted)
     stop.set()

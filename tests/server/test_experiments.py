@@ -222,6 +222,8 @@ def test_the_page_of_an_experiment(course):
     none = course.http.get("/m/size/experiment").get_data(as_text=True)
     assert "No effect of “large” found so far (a factor of 0." in none
     assert re.search(r"more than a factor of 1\.\d+ either way</b> are excluded\. It was planned for a factor of 1\.41\.", none)
+    for path in ("/m/theme", "/m/theme/compare?a=arm=control&b=arm=large"):
+        assert "/m/theme/experiment" in course.http.get(path).get_data(as_text=True)
     listed = course.http.get("/experiments").get_data(as_text=True)
     assert listed.count("/experiment?segment=arm") == 2
     assert "No effect of “large” found so far" in listed

@@ -283,7 +283,7 @@ def test_the_first_page_stays_short(written):
     assert number_of_words(first_page(text)) <= 850
     assert "m0 (4), " not in first_page(text)
     decision = sections(text)["What needs your decision"]
-    assert "Further warnings: 32, in annex 1." in decision
+    assert "Further warnings: 26, in annex 1." in decision
     assert "m4 and 20 more" in decision
     assert len(table(text, "What is asked")) == 25
     assert "m24" in sections(text)["1. The questions"]

@@ -10,6 +10,7 @@ import pytest
 
 from deniable.registry import period
 from deniable_aggregator import decode
+from deniable_aggregator.answer import figures
 from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.decode.estimate import plausible
@@ -249,7 +250,7 @@ def test_a_release_says_which_periods_it_covers(serve, registry_file):
         variance = mechanism.variance(f, answer["n"]) + (1 + repeats) * f * (1 - f) / answer["n"]
         assert answer["estimates"][0]["stderr"] == pytest.approx(variance**0.5), answer["n"]
     page = served.http.get(f"/m/ui.theme?period={days[1]}").get_data(as_text=True)
-    assert f'<option value="{days[2]}" selected>{days[1]} to {days[2]}</option>' in page
+    assert f'<option value="{days[2]}" selected>{figures.brief_range(days[1], days[2], "day")}</option>' in page
     assert f'<option value="{days[0]}">up to {days[0]}</option>' in page
 
 

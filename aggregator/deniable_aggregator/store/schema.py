@@ -71,21 +71,21 @@ TALLIES = Key("{app}:tallies:*", "which sums there are, with the hour in which e
 WEIGHTS = Key("{app}:weights:*", "how many reports set how many bits, by metric, period and segment", _EXACT)
 COPY = Key(
     "{app}:copy:*",
-    "the exact sums of a period that still takes reports, as they were after the last full hour: what administrators see",
-    "until the next copy, or until nothing more comes for the period",
+    "exact sums of a period that still takes reports, after the last full hour: what administrators see",
+    "until the next copy, or until the period is over",
 )
 COPIES = Key("{app}:copies:*", "which copies there are, with the hour of each", _EXACT)
 COPIED = Key("{app}:copied", "that sums were copied in this hour", "until the next full hour, or the one after")
 COPIED_AT = Key(
     "{app}:copied:at",
-    "when sums were last copied, when they will be next, and how many reports they are of",
+    "when sums were copied, when they will be next, and of how many reports",
     "until the next copy",
 )
 ARCHIVE = Key("{app}:archive", "a random number, the name of its folder in the archive, if there is one", _FOR_GOOD)
 ARCHIVED = Key("{app}:archived:*", "random names of the archive's files, by metric, period and segment", _EXACT)
 RECOUNTED = Key(
     "{app}:recounted",
-    "when the archive was last counted again, of how many periods and segments, and how many of them differ or cannot be counted",
+    "when the archive was last counted again, of how many periods and segments, and how many differ",
     "until the next recount",
 )
 SNAPSHOT = Key(
@@ -111,7 +111,7 @@ REFUSED = Key(
     "how many reports were refused on a day, by metric, reason, and the version and definition that they were made for",
     "7 days after the last",
 )
-LATEST = Key("{app}:latest", "in a trial: the last ten reports (randomised), and when each came", "an hour")
+LATEST = Key("{app}:latest", "in a trial: the last ten reports (randomised) and their times", "an hour")
 REFUSALS = Key("{app}:refusals", "the same of all 7 days, as it was after the last full hour", "until the next hour")
 WATCHED = Key("{app}:watched", "when made-up reports were last looked for", "until the next look")
 STAGED = Key(

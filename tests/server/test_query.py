@@ -251,7 +251,7 @@ def test_a_release_says_which_periods_it_covers(serve, registry_file):
         assert answer["estimates"][0]["stderr"] == pytest.approx(variance**0.5), answer["n"]
     page = served.http.get(f"/m/ui.theme?period={days[1]}").get_data(as_text=True)
     assert f'<option value="{days[2]}" selected>{figures.brief_range(days[1], days[2], "day")}</option>' in page
-    assert f'<option value="{days[0]}">up to {days[0]}</option>' in page
+    assert f'<option value="{days[0]}">up to {figures.brief(days[0], "day")}</option>' in page
 
 
 def test_what_the_next_release_takes(serve, registry_file):

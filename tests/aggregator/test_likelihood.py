@@ -84,6 +84,9 @@ def test_a_report_that_no_device_could_send_is_refused():
         likelihood(mechanism, b"\x00", [3])
     with pytest.raises(ParameterError, match="at most 65536 values"):
         likelihood(mechanisms.make("grr", domain_size=70_000, epsilon=1), b"\x00\x00\x00")
+    texts = mechanisms.make("fast_local_hash", domain_size=1 << 200, epsilon=1)
+    with pytest.raises(ParameterError, match="at most 65536 values"):  # however few are asked for: each text may be supported
+        likelihood(texts, texts.randomize(1), [1])
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,15 @@ def test_a_trial_shows_the_last_reports(trial):
     assert 0 < trial.store._client.ttl(schema.LATEST.of("shop")) <= HOUR
 
 
+@pytest.mark.parametrize("mechanism", ["cms", "hcms", "fast_local_hash", "rappor"])
+def test_a_report_of_a_text_is_not_compared_with_all_texts(serve, mechanism):
+    """There are too many: the page says at once how far a report of any answer goes."""
+    text = metric_toml("page", type="string", candidates="words.txt", mechanism=mechanism, epsilon=2.0)
+    served = serve(REGISTRY + TRIAL + THEME + text, words="one\ntwo\n")
+    served.post({"format": 1, "groups": [served.group("page", [1])]})
+    assert "times as well as" in served.http.get("/m/ui.theme").get_data(as_text=True)
+
+
 def test_of_a_bad_payload_only_that_report_is_refused(trial):
     """Those beside it in its group are accepted."""
     group = trial.group("ui.theme", [0, 1])

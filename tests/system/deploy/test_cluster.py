@@ -333,7 +333,7 @@ def test_too_few_nodes_are_refused():
 
 def overlay():
     """Return the lines of deploy/README.md that make an overlay with the cluster."""
-    return re.search(r"<<EOF\n(.*?)EOF\n", (DEPLOY / "README.md").read_text("utf-8"), re.DOTALL)[1]
+    return re.search(r"kustomization.yaml <<EOF\n(.*?)EOF\n", (DEPLOY / "README.md").read_text("utf-8"), re.DOTALL)[1]
 
 
 @pytest.fixture(scope="module")

@@ -87,11 +87,11 @@ class Family(Generic[AnyMechanism]):
         """Return the estimate, of n reports, of so many values that nobody holds."""
         raise ParameterError("mechanism: choose one of shares or means, for which there are plans", self.mechanism.name)
 
-    def distinct(self, table: NDArray[np.uint8], values: NDArray[Any]) -> tuple[list[bytes], NDArray[np.intp]]:
-        """Return the payloads that differ, and which of them each report is; raise `ParameterError` if values are too many."""
-        if len(values) > _LISTED:
+    def distinct(self, table: NDArray[np.uint8], size: int) -> tuple[list[bytes], NDArray[np.intp]]:
+        """Return the payloads that differ, and which each report is; raise `ParameterError` if they are compared with too many."""
+        if size > _LISTED:
             rule = f"reports of {self.mechanism.name} are compared with at most {_LISTED} values"
-            raise ParameterError(rule, len(values))
+            raise ParameterError(rule, size)
         seen = np.ascontiguousarray(table).view(f"V{self.mechanism.layout.payload_size}").ravel()
         payloads, places = np.unique(seen, return_inverse=True)
         return [payload.tobytes() for payload in payloads], places
@@ -102,7 +102,7 @@ class Shares(Family[Oracle]):
 
     def likelihood(self, table: NDArray[np.uint8], values: NDArray[Any]) -> NDArray[np.float32]:
         """Ask the mechanism which values each payload supports."""
-        payloads, places = self.distinct(table, values)
+        payloads, places = self.distinct(table, self.mechanism.domain_size)  # each of them may be supported
         rows = np.full((len(payloads), len(values)), np.float32(1 / self.mechanism.ratio), np.float32)
         for place, payload in enumerate(payloads):
             held = self.mechanism.supported(payload)

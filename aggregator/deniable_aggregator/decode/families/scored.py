@@ -26,7 +26,7 @@ class Rows(Family[Sampled]):
 
     def likelihood(self, table: NDArray[np.uint8], values: NDArray[Any]) -> NDArray[np.float32]:
         """Compute the probability of what each report says, given its row, under each set."""
-        payloads, places = self.distinct(table, values)
+        payloads, places = self.distinct(table, len(values))
         cells = [self.mechanism.layout.unpack(payload) for payload in payloads]
         true = np.array([[self.mechanism.index(value, row) == named for value in values.tolist()] for row, named in cells])
         return topped(np.where(true, float(self.mechanism.keep), float(self.mechanism.other)))[places]
@@ -38,7 +38,7 @@ class Cells(Family[Window]):
     def likelihood(self, table: NDArray[np.uint8], values: NDArray[Any]) -> NDArray[np.float32]:
         """Compute the probability of each cell under each value, which is rounded to one of two points."""
         mechanism = self.mechanism
-        payloads, places = self.distinct(table, values)
+        payloads, places = self.distinct(table, len(values))
         cells = np.array([mechanism.layout.unpack(payload)[1] for payload in payloads])
         positions = np.array(values.tolist(), np.int64)
         points, parts = np.divmod(positions * (mechanism.points - 1), mechanism.domain_size - 1)

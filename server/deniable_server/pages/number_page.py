@@ -44,6 +44,8 @@ class Quantile:
     value: str
     between: str
     resolved: bool  # whether there are enough reports for it
+    at: float  # its position on the scale of the picture, in percent
+    interval: tuple[float, float]  # positions of the ends of its band
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,8 @@ def view(
             measure.estimate(quantile.value, quantile.interval),
             measure.ends(quantile.interval),
             quantile.resolved,
+            scale.across(quantile.value),
+            (scale.across(quantile.interval[0]), scale.across(quantile.interval[1])),
         )
         for quantile in number.quantiles
     )

@@ -113,7 +113,7 @@ def view(
         reports=bars,
         most=most,
         versions=tuple(_versions(periods)),
-        ticks=timeline.time_ticks(periods, length),
+        ticks=timeline.time_ticks([each.period for each in periods], length),
         shifts=tuple(shifts),
         length=length,
         note=" ".join(filter(None, (_note(series, course, total), _lines_note(course, len(lines), len(every), len(listed))))),

@@ -320,7 +320,7 @@ def test_compare(windows, reader, axe):
     offered = visitor.page.get_by_role("form", name="Compare two segments").get_by_label("with").get_by_role("option")
     assert "platform = linux" not in offered.all_inner_texts()
     visitor.go("/m/ui.theme/compare?a=platform%3Dlinux&b=platform%3Dlinux")
-    assert "nobody can be in both" in visitor.page.get_by_role("alert").inner_text()
+    assert "Both sides are the same" in visitor.page.get_by_role("alert").inner_text()
     visitor.check(axe)
     visitor.page.get_by_role("link", name="platform linux with platform macos").click()
     visitor.page.wait_for_url("**b=platform%3Dmacos**")

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.answer.model.experiment import Look
 
-_MOST_NAMES = 7
 _ROOM = 3  # times the last interval's length that the picture shows: early intervals may be very long
 
 
@@ -58,7 +57,6 @@ def picture(
     upper = [(x, scale.down(end[1])) for x, end in zip(middle, ends, strict=True)]
     lower = [(x, scale.down(end[0])) for x, end in zip(middle, ends, strict=True)]
     points = [(x, scale.down(value)) for x, value in zip(middle, values, strict=True)]
-    every = -(-len(looks) // _MOST_NAMES)
     texts = [write(look) for look in looks]
     return LooksPicture(
         marks=tuple(
@@ -70,11 +68,7 @@ def picture(
         ticks=tuple(Tick(round(100 - tick.at, 2), _label(scale, tick, is_ratio=is_ratio)) for tick in scale.ticks),
         zero=scale.down(0.0),
         planned=tuple(scale.down(side) for side in (planned, -planned) if low < side < high) if planned else (),
-        names=tuple(
-            TimeTick(x, figures.brief(look.last, length), is_long=False)
-            for at, (x, look) in enumerate(zip(middle, looks, strict=True))
-            if (len(looks) - 1 - at) % every == 0
-        ),
+        names=timeline.time_ticks([look.last for look in looks], length),
         hits=tuple(Hit(round(x - pitch / 2, 2), round(pitch, 2), x, text) for x, text in zip(middle, texts, strict=True)),
         words=f"The difference as reports came in: {'; '.join((texts[0], texts[-1]) if len(texts) > 1 else texts)}.",
     )

@@ -185,9 +185,9 @@ def runs(points: Sequence[Point | None], periods: Sequence[SeriesPeriod]) -> lis
     return joined
 
 
-def time_ticks(periods: Sequence[SeriesPeriod], length: str) -> tuple[TimeTick, ...]:
+def time_ticks(periods: Sequence[str], length: str) -> tuple[TimeTick, ...]:
     """Name months below a picture, or each day of few, or days of hours; of many names every second, third and so on."""
-    begins = [period.bounds(each.period, length)[0] for each in periods]
+    begins = [period.bounds(name, length)[0] for name in periods]
     if length == "day" and len(periods) < _MOST_DAYS:
         names = [f"{each:%a} {each.day}" for each in begins]
     elif length == "day" and len(periods) < _MOST_WEEKS * 7:

@@ -88,7 +88,7 @@ class Family(Generic[AnyMechanism]):
         raise ParameterError("mechanism: choose one of shares or means, for which there are plans", self.mechanism.name)
 
     def distinct(self, table: NDArray[np.uint8], size: int) -> tuple[list[bytes], NDArray[np.intp]]:
-        """Return the payloads that differ, and which each report is; raise `ParameterError` if they are compared with too many."""
+        """Return the payloads that differ, and which each report is; raise `ParameterError` if too many values are compared."""
         if size > _LISTED:
             rule = f"reports of {self.mechanism.name} are compared with at most {_LISTED} values"
             raise ParameterError(rule, size)

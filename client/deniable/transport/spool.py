@@ -234,7 +234,7 @@ class Spool:
         """From when on a program may begin with what is here, in seconds since 1970; None for now."""
         try:
             begun = (self._directory / _BEGUN).stat().st_mtime
-        except OSError:
+        except (OSError, ValueError):
             return None
         return begun + BEGIN_EVERY if abs(time.time() - begun) < BEGIN_EVERY else None
 
@@ -243,7 +243,7 @@ class Spool:
         """Number of the last tries, one after another, that the end of a program cut."""
         try:
             return (self._directory / _BEGUN).stat().st_size
-        except OSError:
+        except (OSError, ValueError):
             return 0
 
     def purge(self) -> None:
@@ -294,7 +294,7 @@ class Spool:
     def _entries(self) -> list[_Entry]:
         """Return the batches, the oldest first. Files with other names are ignored."""
         batches: list[_Entry] = []
-        with suppress(OSError), os.scandir(self._directory) as entries:
+        with suppress(OSError, ValueError), os.scandir(self._directory) as entries:  # a path with a null byte is a ValueError
             for file in entries:
                 with suppress(OSError):  # removed meanwhile
                     if _NAME.fullmatch(file.name) and file.is_file(follow_symlinks=False):
@@ -347,7 +347,7 @@ class Spool:
         return True
 
     def _remove_unfinished(self, age: float) -> None:
-        with suppress(OSError), os.scandir(self._directory) as entries:
+        with suppress(OSError, ValueError), os.scandir(self._directory) as entries:  # a path with a null byte is a ValueError
             for file in entries:
                 with suppress(OSError):
                     ours = file.name.endswith(_UNFINISHED) and _NAME.fullmatch(file.name.removesuffix(_UNFINISHED))

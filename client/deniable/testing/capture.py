@@ -84,7 +84,7 @@ class Capture:
         capture also answers that came before the app called `init`; an app that never calls it during the capture has none.
     clipped : list of Captured
         Numbers beyond the range of their metric, of which a device reports the nearer end. Each is a warning of Python as well,
-        so that pytest lists it, but not a time by `timed`: a block may take any time.
+        so that pytest lists it, but not a time by ``timed``: a block may take any time.
     """
 
     def __init__(self, registry: str | Path | Registry | None = None, *, lenient: bool = False, consent: bool = True) -> None:

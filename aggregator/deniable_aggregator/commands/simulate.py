@@ -234,10 +234,8 @@ def _point_to(arguments: argparse.Namespace, registry: Registry, crowd: Crowd) -
     short = {"hour": 0, "day": 1, "week": 2, "month": 3}
     trend = min(metrics, key=lambda metric: short[metric.period])
     print(f"A trend:    {served.url}/m/{trend.id}?app={registry.app}")
-    for name, experiment in registry.experiments.items():
+    for name in registry.experiments:
         tried = next((metric for metric in metrics if name in metric.segments), None)
-        other = next(value for value in registry.segments[name] if value != experiment.base)
         if tried:
-            sides = f"a={name}%3D{experiment.base}&b={name}%3D{other}"
-            print(f"Experiment: {served.url}/m/{tried.id}/compare?{sides}&app={registry.app}")
+            print(f"Experiment: {served.url}/m/{tried.id}/experiment?segment={name}&app={registry.app}")
             break

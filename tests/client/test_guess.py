@@ -50,3 +50,7 @@ def test_lint_names_what_a_year_averages_out(tmp_path):
     assert advice.startswith("noise is drawn anew for each report of fresh: ")
     path.write_text(registry_toml(stays), "utf-8")
     assert lint(path).legend == (meaning,)
+    path.write_text(registry_toml(metric_toml("tools", type="set", values=["saw", "file"], period="week"), stays), "utf-8")
+    assert lint(path).legend[1:] == (
+        "no answer is kept of tools, as of no set and no mean of an ordinal: ask such a question rarely",
+    )

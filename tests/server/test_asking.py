@@ -316,8 +316,11 @@ def test_the_command_prints_the_sentences_and_a_table(url, command):
     status, out, err = command(url, "theme", "--by", "platform", "--last", "12w")
     assert (status, err) == (0, "")
     sentences = query.says()["theme"]
-    assert out.startswith("\n".join(sentences) + "\n\nPLATFORM  VALUE")
-    row = query.by("platform").last(84).rows()[0]
+    rows = query.by("platform").last(84).rows()
+    row, days = rows[0], [(each["from"] or "", each["to"]) for each in rows if each["to"]]
+    first, last = min(days)[0], max(to for _, to in days)
+    head = f"Rows from {first} to {last}:" if first else f"Rows up to {last}:"
+    assert out.startswith("\n".join(["Of all that is published:", *sentences]) + f"\n\n{head}\n\nPLATFORM  VALUE")
     assert re.search(rf"^{row['platform']} +{row['value']} +{100 * row['estimate']:.2f}% ", out, re.MULTILINE)
     assert re.search(r"^median|^p50 +[\d.]+ ms +[\d.]+ ms +[\d.]+ ms +[\d,]+$", command(url, "wait")[1], re.MULTILINE)
     assert command(url, "theme", "--csv")[1] == query.csv()
@@ -331,7 +334,7 @@ def test_the_command_says_what_is_missing(url, command):
     status, _, err = command("", "theme", key="")
     assert (status, err) == (
         2,
-        "deniable query: set DENIABLE_URL and DENIABLE_READ_KEY: the server's address, and a read key of the app\n",
+        "deniable query: set DENIABLE_URL (the server's address) and DENIABLE_READ_KEY (a read key of the app)\n",
     )
     assert command("http://127.0.0.1:9", "theme")[0] == 2
 

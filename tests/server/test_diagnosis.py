@@ -146,6 +146,15 @@ def test_of_a_bad_payload_only_that_report_is_refused(trial):
     assert [report.code for report in latest_reports.read(trial.store)][::-1] == ["", "", "index_range"]
 
 
+def test_what_is_published_is_not_denied(trial):
+    """The answer says that reports are published; nothing is its cause."""
+    trial.post({"format": 1, "groups": [trial.group("ui.theme", [0, 1])]})
+    trial.drain()
+    body = trial.get("/api/v1/metrics/ui.theme/diagnosis").get_json()
+    assert (body["says"], body["cause"]) == ("2 reports are published", "")
+    assert {each["name"]: each["state"] for each in body["conditions"]}["enough"] == "holds"
+
+
 def test_no_report_is_kept_but_in_a_trial(shop):
     """Whoever sees a single report arrive knows who sent it."""
     shop.post({"format": 1, "groups": [shop.group("ui.theme", [0])]})

@@ -122,6 +122,6 @@ def warn(environment: Mapping[str, str] = os.environ) -> None:
 
 def _known() -> Iterator[set[str]]:
     points = entry_points(group=_GROUP)
-    for name in ("aggregator", "client", "server"):
+    for name in ("aggregator", "client", "query", "server"):
         for point in points.select(name=name):
             yield set(point.load())

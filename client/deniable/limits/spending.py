@@ -42,7 +42,11 @@ def legend(registry: Registry, today: date) -> Iterator[str]:
     """Say what the guesses of the table are, and of which metrics a person gives away more with each report."""
     best = "how often the best guess between two equally likely answers is right at most, from a year's reports of one answer"
     yield f"right guess in a year: {best}; 50% is luck"
-    fresh = [id_ for id_, metric in registry.metrics.items() if not (metric.permanent or metric.expired(today))]
+    anew = {id_: metric for id_, metric in registry.metrics.items() if not (metric.permanent or metric.expired(today))}
+    never = [id_ for id_, metric in anew.items() if not metric.can_keep]
+    if never:
+        yield f"no answer is kept of {', '.join(never)}, as of no set and no mean of an ordinal: ask such a question rarely"
+    fresh = [id_ for id_ in anew if id_ not in never]
     if fresh:
         mend = "where a person's answer stays the same, declare epsilon_permanent, which bounds what all reports of it reveal"
         yield f"noise is drawn anew for each report of {', '.join(fresh)}: {mend}"

@@ -201,7 +201,7 @@ def _make_scored(metric: Metric, fitting: str) -> Mechanism:
     options: dict[str, Any] = dict(metric.parameters)
     size = metric.domain_size
     if metric.permanent:
-        if not metric.axis:
+        if not metric.can_keep:
             raise ParameterError(
                 "epsilon_permanent: remove it; a set, or the mean of an ordinal, keeps no answers", metric.epsilon_permanent
             )

@@ -184,6 +184,11 @@ class Metric:
         return self.epsilon_permanent is not None
 
     @property
+    def can_keep(self) -> bool:
+        """Whether it may have permanent responses: neither a set nor the mean of an ordinal has any."""
+        return not (self.kind.options or (self.estimate and self.axis is None))
+
+    @property
     def rounded(self) -> bool:
         """Whether a device rounds an answer to one end of its range, at a point that it keeps, as for a mean of kept numbers."""
         return self.permanent and self.axis is not None and self.estimate == "mean"

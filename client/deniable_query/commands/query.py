@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from deniable_query.answer import Row
 
 VARIABLES = {"DENIABLE_URL": "", "DENIABLE_READ_KEY": ""}
+_ABOUT = {"DENIABLE_URL": "the server's address", "DENIABLE_READ_KEY": "a read key of the app"}
 _REFUSED = 2
 _FIGURES = ("estimate", "low", "high")
 
@@ -47,7 +48,7 @@ def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
 def _answered(arguments: argparse.Namespace) -> str:
     """Ask, and write the answer."""
     if missing := [name for name in VARIABLES if not os.environ.get(name)]:
-        raise QueryError(0, "", f"set {' and '.join(missing)}: the server's address, and a read key of the app")
+        raise QueryError(0, "", f"set {' and '.join(f'{name} ({_ABOUT[name]})' for name in missing)}")
     chosen = Query(os.environ["DENIABLE_URL"], os.environ["DENIABLE_READ_KEY"]).metric(arguments.metric)
     chosen = chosen.by(*arguments.by) if arguments.by else chosen
     chosen = chosen.last(arguments.last) if arguments.last else chosen
@@ -57,9 +58,20 @@ def _answered(arguments: argparse.Namespace) -> str:
     if arguments.json:
         return f"{json.dumps(answer.rows, indent=2, ensure_ascii=False)}\n"
     sentences = [each for listed in chosen.says().values() for each in listed]
+    if arguments.by or arguments.last:
+        sentences.insert(0, "Of all that is published:")
     reasons = dict.fromkeys(str(row["reason"]) for row in answer.rows if row["reason"] and row["estimate"] is None)
-    parts = (sentences, _table(answer, arguments.by), list(reasons))
+    parts = (sentences, _range(answer), _table(answer, arguments.by), list(reasons))
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part)
+
+
+def _range(answer: Answer) -> list[str]:
+    """Say which days the rows are of."""
+    days = [(row["from"], row["to"]) for row in answer.rows if row["to"]]
+    if not days:
+        return []
+    first, last = min((each or "" for each, _ in days), default=""), max(each for _, each in days)
+    return [f"Rows from {first} to {last}:" if first else f"Rows up to {last}:"]
 
 
 def _table(answer: Answer, by: Sequence[str]) -> list[str]:

@@ -159,10 +159,10 @@ def _excluded(row: ValueDiffering, metric: Metric) -> str:
     """Say which effects these reports exclude."""
     scale = metric.scale if metric.axis is not None else "linear"
     low, high = (distance(end, scale) for end in row.simultaneous)
-    least, most = (_size(size, row, metric) for size in sorted((abs(low), abs(high))))
     if low <= 0 <= high:
-        return f"more than {most} either way"
-    return f"less than {least}, and more than {most}"
+        return f"A fall of more than {_size(-low, row, metric)}, or a rise of more than {_size(high, row, metric)}"
+    least, most = (_size(size, row, metric) for size in sorted((abs(low), abs(high))))
+    return f"An effect of less than {least}, or of more than {most}"
 
 
 def _size(size: float, row: ValueDiffering, metric: Metric) -> str:

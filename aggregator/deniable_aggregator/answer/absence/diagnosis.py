@@ -10,8 +10,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from deniable.messages import reasons
+from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.model.diagnosis import Condition, Diagnosis
+from deniable_aggregator.publish import release
+from deniable_aggregator.publish.release import Summary
 from deniable_aggregator.store.errors import CommandForbidden
 from deniable_aggregator.store.uploads import health, refused_reports
 
@@ -37,7 +40,7 @@ def diagnose(
     app: AppMetrics,
     declared: Declared,  # a metric of which nothing is published
 ) -> Diagnosis:
-    """Say why nothing is published of a metric."""
+    """Say why nothing is published of a metric; if something is, say so, and whether more will be."""
     now, refused = app.store.now(), refused_reports.hours(app.store, trial=app.trial)
     conditions = [
         _collected(app, declared),
@@ -48,6 +51,9 @@ def diagnose(
         _due(app, declared),
     ]
     cause = next((each.name for each in conditions if each.state == "fails"), "due")
+    n = release.summaries(app.store).get(declared.definition, Summary()).n
+    if n:
+        return Diagnosis(f"{plural(n, 'report')} are published" if n > 1 else "1 report is published", "", conditions)
     due = app.next_release(declared)
     waits = f"Nothing is shown yet: the next release is due {_moment(due)}" if due else "Nothing is shown yet"
     return Diagnosis(_CAUSES.get(cause, waits), cause, conditions)
@@ -110,6 +116,8 @@ def _counted(app: AppMetrics) -> Condition:
 
 def _enough(app: AppMetrics, declared: Declared) -> Condition:
     if app.trial:
+        if release.summaries(app.store).get(declared.definition, Summary()).n:
+            return Condition("enough", "holds", "One is enough in a trial.", "")
         remedy = f'Record an answer: `deniable.record("{declared.metric.id}", {declared.metric.kind.example(declared.metric)})`.'
         return Condition("enough", "fails", "One is enough in a trial, and none has been counted.", remedy)
     least = f"{declared.needed} {'are' if declared.metric.min_reports > 1 else 'is'} needed"

@@ -28,5 +28,5 @@ class Diagnosis(Struct, frozen=True, forbid_unknown_fields=True):
     """Why nothing is published of a metric."""
 
     says: Annotated[str, Meta(description="The cause, in a sentence")]
-    cause: Annotated[str, Meta(description="Name of the first condition that fails; `due` if none does")]
+    cause: Annotated[str, Meta(description="The first condition that fails; `due` if none does; empty if something is published")]
     conditions: Annotated[list[Condition], Meta(description="What must hold, in order")]

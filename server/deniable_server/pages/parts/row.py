@@ -118,7 +118,11 @@ class Row:
         trends = [move for move in self.tests if move.is_trend and closed_periods(move.series) >= sentence.FEWEST]
         if trends:
             return f"No trend beyond chance {trends[0].between}. No change since the period before."
-        return f"No change beyond chance {self.tests[0].between}" if self.tests else "No two closed periods to compare yet"
+        changes = [move for move in self.tests if not move.is_trend]
+        if not changes:
+            return "No two closed periods to compare yet"
+        few = f"; too few {changes[0].series.period_length}s for a trend"
+        return f"No change beyond chance {changes[0].between}{few}"
 
     def decided(self, p_holm: Sequence[float], alpha: float) -> Row:
         """Return it with what is found, from a p-value of each test over the whole list."""

@@ -185,7 +185,7 @@ class Metric:
 
     @property
     def can_keep(self) -> bool:
-        """Whether it may have permanent responses: neither a set nor the mean of an ordinal has any."""
+        """Whether it may have permanent responses. Neither a set nor the mean of an ordinal has any."""
         return not (self.kind.options or (self.estimate and self.axis is None))
 
     @property

@@ -87,8 +87,8 @@ class Settings:
     read_keys: str = field(default="", repr=False)
     # `key`: pages ask for a read key; `open`: everybody who reaches the server may read (for loopback).
     dashboard: Literal["key", "open"] = "key"
-    # `public`: the page `/about` tells everybody what is asked and how it is randomised; `off`: there is no such page. It shows
-    # nothing that was collected.
+    # `public`: the page `/about` tells everybody what is asked and how it is randomised, and nothing that was collected;
+    # `results`: `/results` also shows what is published of public metrics; `off`: there are no such pages.
     about: Literal["off", "public", "results"] = "off"
     # Names under which open pages are shown, beside those of loopback, separated by commas: `telemetry.lan,192.0.2.7`. Under
     # other names they are refused, because a foreign page could make the browser fetch them (DNS rebinding).

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.registry import period
 from deniable_aggregator.answer import figures
-from deniable_aggregator.answer.difference import compare
 from deniable_aggregator.answer.difference.sentence import estimate, is_of_shares, measure_of, name_of, sides_in_words
 from deniable_aggregator.answer.figures import distance
 from deniable_aggregator.answer.over_time.changes import COMPARED
-from deniable_aggregator.answer.over_time.looks import arm_pairs
+from deniable_aggregator.answer.over_time.looks import arm_comparisons, arm_pairs
 from deniable_aggregator.answer.question.side import JOINT
-from deniable_aggregator.answer.refusal import Refusal
 from deniable_server.pages.parts import chart
 from deniable_server.pages.parts.chart import Scale
 
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.select import Published
 
 _NONE = "no difference beyond chance"
-_MOST_ARMS = 8  # of a metric
 _MOST_TOGETHER = {"hour": 168, "day": 28, "week": 8, "month": 3}
 """How many periods are compared together with as many before."""
 _MOST_PAIRS = 3  # that are offered where two sides cannot be compared
@@ -156,14 +153,10 @@ def arms(
 ) -> list[Arm]:
     """Compare the arms of each experiment of a metric with their base, as far as they are published, in words."""
     listed = []
-    for a, b in list(arm_pairs(published[0]))[:_MOST_ARMS]:
-        try:
-            comparison = compare(published, a, b, period=period, level=level)
-        except Refusal:  # an arm that is not published has no sentence, and does not spoil the page
-            continue
-        if comparison.differences:
-            sizes = comparison.experiment.sizes if comparison.experiment else None
-            listed.append(Arm(_arm_sentence(comparison, published[0].length), a, b, sizes.says if sizes else ""))
+    for comparison in arm_comparisons(published, arm_pairs(published[0]), level, period):
+        sizes = comparison.experiment.sizes if comparison.experiment else None
+        sentence = _arm_sentence(comparison, published[0].length)
+        listed.append(Arm(sentence, comparison.a.name, comparison.b.name, sizes.says if sizes else ""))
     return listed
 
 
@@ -220,7 +213,7 @@ def _row(row: ValueDiffering, comparison: Comparison, scale: Scale) -> Differenc
         label=name_of(row),
         first=estimate(row.first, row, comparison),
         second=estimate(row.second, row, comparison),
-        difference=_signed(row.difference, row, comparison),
+        difference=signed(row.difference, row, comparison, row.interval),
         between=measure_of(row, comparison).signed(row.simultaneous),
         verdict=words[0 if distance(row.difference, comparison.scale) > 0 else 1] if row.differs else _NONE,
         differs=row.differs,
@@ -230,12 +223,17 @@ def _row(row: ValueDiffering, comparison: Comparison, scale: Scale) -> Differenc
     )
 
 
-def _signed(value: float, row: ValueDiffering, comparison: Comparison) -> str:
+def signed(
+    value: float,
+    row: ValueDiffering,  # whose difference it is
+    comparison: Comparison,
+    interval: tuple[float, float],  # which sets the number of digits
+) -> str:
     """Write a difference with its sign: in points, in the metric's unit, or as a factor."""
     if comparison.scale == "log":
         return f"\N{MULTIPLICATION SIGN} {value:.3g}"
     measure = measure_of(row, comparison)
-    text = measure.estimate(value, row.interval)
+    text = measure.estimate(value, interval)
     text = text.removesuffix("%") if measure.is_share else text
     return f"+{text}" if value > 0 else text
 

@@ -223,7 +223,7 @@ def experiment_file(id_: str) -> Response:
 
 def _experiment(app: App, id_: str) -> ExperimentAnswer:
     segment, value = (request.args.get(name) or None for name in ("segment", "value"))
-    return looks.experiment(published_of(app, id_), segment, value, level_asked())
+    return experiment_page.answer_of(published_of(app, id_), segment, value, level_asked())
 
 
 @blueprint.get("/m/<id_>/values.csv")

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.difference.sentence import measure_of
-from deniable_aggregator.answer.figures import Measure, distance
+from deniable_aggregator.answer.figures import distance
+from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.over_time.looks import experiment, experiments_of
 from deniable_aggregator.answer.select import Published, state_of
 from deniable_server.pages import comparison_page
 from deniable_server.pages.parts import looks, memo
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from deniable.registry import Metric
-    from deniable_aggregator.answer.model.comparison import ValueDiffering
+    from deniable_aggregator.answer.model.comparison import Comparison, ValueDiffering
     from deniable_aggregator.answer.model.experiment import ArmCourse, ExperimentAnswer, Look
     from deniable_server.pages.comparison_page import DifferenceRow
     from deniable_server.pages.parts.looks import LooksPicture
@@ -40,13 +43,12 @@ class ArmView(NamedTuple):
     b: str
     arm: str
     sentence: str
-    detail: str  # what both arms answer, and what is excluded
+    detail: str  # what both arms answer
     subject: str  # whose difference is drawn
     measure: str  # in which unit
     picture: LooksPicture
     rows: tuple[ArmRow, ...]
-    verdict: str
-    excluded: str
+    excluded: str  # which effects are
     others: tuple[str, ...]  # labels of other values that can be followed
 
 
@@ -65,15 +67,21 @@ def listed(app: App) -> list[ListedExperiment]:
     for id_, declared in app.highest.items():
         published = Published.of_each(app, app.versions_of(id_))
         for segment in experiments_of(published[0]):
-            about = ("experiment", id_, segment, state_of(app, published))
-            sentences = memo.once(app.store, about, partial(_sentences, published, segment))
-            rows.append(ListedExperiment(id_, declared.metric.description, segment, sentences))
+            views = arm_views(answer_of(published, segment), declared.metric)
+            rows.append(ListedExperiment(id_, declared.metric.description, segment, tuple(view.sentence for view in views)))
     return rows
 
 
-def _sentences(published: list[Published], segment: str) -> tuple[str, ...]:
-    answer = experiment(published, segment)
-    return tuple(view.sentence for view in arm_views(answer, published[0].declared.metric))
+def answer_of(
+    published: Sequence[Published],
+    segment: str | None = None,  # whose values are the arms
+    value: str | None = None,  # label of the answer to follow
+    level: float = LEVEL,
+) -> ExperimentAnswer:
+    """Compare the arms at each look, once for each release."""
+    app = published[0].app
+    about = ("experiment", published[0].declared.metric.id, segment, value, level, state_of(app, published))
+    return memo.once(app.store, about, partial(experiment, published, segment, value, level))
 
 
 def arm_views(answer: ExperimentAnswer, metric: Metric) -> list[ArmView]:
@@ -116,7 +124,8 @@ def _arm(answer: ExperimentAnswer, course: ArmCourse, metric: Metric) -> ArmView
         between = measure_of(row, comparison).signed(look.simultaneous)
         up_to = f"up to {figures.moment(look.last, metric.period)}"
         number = plural(look.first_n + look.second_n, "report")
-        return f"{up_to}: {_signed(look.difference, row, metric)} ({between}), {number}"
+        difference = comparison_page.signed(look.difference, row, comparison, row.simultaneous)
+        return f"{up_to}: {difference} ({between}), {number}"
 
     return ArmView(
         a=comparison.a.name,
@@ -136,8 +145,7 @@ def _arm(answer: ExperimentAnswer, course: ArmCourse, metric: Metric) -> ArmView
             unfinished=not (comparison.a.closed and comparison.b.closed),
         ),
         rows=tuple(_rows(answer, comparison.a.n, comparison.b.n, arm, text)),
-        verdict="found" if row.differs else "not found so far",
-        excluded=_excluded(row, metric),
+        excluded=_excluded(row, comparison),
         others=tuple(other.label for other in comparison.differences if other.value is not False and other.label != row.label),
     )
 
@@ -155,30 +163,21 @@ def _detail(arm: str, base: str, text: DifferenceRow) -> str:
     return f"{text.second} with {figures.quoted(arm)}, {text.first} with {figures.quoted(base)}."
 
 
-def _excluded(row: ValueDiffering, metric: Metric) -> str:
+def _excluded(row: ValueDiffering, comparison: Comparison) -> str:
     """Say which effects these reports exclude."""
-    scale = metric.scale if metric.axis is not None else "linear"
-    low, high = (distance(end, scale) for end in row.simultaneous)
+    low, high = (distance(end, comparison.scale) for end in row.simultaneous)
     if low <= 0 <= high:
-        return f"A fall of more than {_size(-low, row, metric)}, or a rise of more than {_size(high, row, metric)}"
-    least, most = (_size(size, row, metric) for size in sorted((abs(low), abs(high))))
+        return f"A fall of more than {_size(-low, row, comparison)}, or a rise of more than {_size(high, row, comparison)}"
+    least, most = (_size(size, row, comparison) for size in sorted((abs(low), abs(high))))
     return f"An effect of less than {least}, or of more than {most}"
 
 
-def _size(size: float, row: ValueDiffering, metric: Metric) -> str:
+def _size(size: float, row: ValueDiffering, comparison: Comparison) -> str:
     """Write how large an effect is, without its sign."""
-    if metric.axis is not None and metric.scale == "log":
+    if comparison.scale == "log":
         return f"a factor of {exp(size):.3g}"
-    return f"{_signed(size, row, metric).lstrip('+')}{'' if row.value is None else ' points'}"
-
-
-def _signed(value: float, row: ValueDiffering, metric: Metric) -> str:
-    """Write a difference with its sign, and as many digits as the last interval allows."""
-    if metric.axis is not None and metric.scale == "log":
-        return f"\N{MULTIPLICATION SIGN} {value:.3g}"
-    measure = Measure(row.value is not None, metric.unit if row.value is None else "")
-    text = measure.estimate(value, row.simultaneous).removesuffix("%")
-    return f"+{text}" if value > 0 else text
+    text = comparison_page.signed(size, row, comparison, row.simultaneous).lstrip("+")
+    return f"{text}{'' if row.value is None else ' points'}"
 
 
 def _rows(answer: ExperimentAnswer, first: int, second: int, arm: str, text: DifferenceRow) -> list[ArmRow]:

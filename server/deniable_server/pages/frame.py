@@ -94,7 +94,7 @@ def doubt(app: App) -> str:
 def sentence(text: str) -> str:
     """Write the detail of a refusal as a sentence."""
     ends = not text or text.endswith((".", "?"))
-    return f"{text[:1].upper()}{text[1:]}{'' if ends else '.'}"
+    return f"{figures.beginning(text)}{'' if ends else '.'}"
 
 
 # Filters of templates

@@ -170,7 +170,7 @@ def before(earlier: Earlier, level: float) -> dict[str, Any]:
     """Draw what was published under an earlier definition."""
     rows = chart.order(estimated(earlier), by_estimate=True)
     return asdict(earlier) | {
-        "title": f"{earlier.says[:1].upper()}{earlier.says[1:]}",
+        "title": figures.beginning(earlier.says),
         "headline": headline(earlier, earlier.days, level),
         "chart": chart.chart(rows[:_MOST_ROWS], over=rows) if rows else None,
     }

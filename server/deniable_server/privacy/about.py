@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared
     from deniable.registry import Metric
+    from deniable_server.service import App
 
 blueprint = Blueprint("about", __name__)
 
@@ -60,19 +61,15 @@ class Question:
 @blueprint.get("/about")
 def about() -> Response:
     """Describe what an ``app`` asks, by default the first one; `_MOST_QUESTIONS` on each ``page``."""
-    apps = service().apps
-    name = request.args.get("app") or next(iter(apps))
-    if name not in apps:
-        raise Problem(404, "unknown_app", "no app of this name is counted here")
-    today = datetime.now(UTC).date()
-    questions = [each for each in apps[name].highest.values() if not each.metric.expired(today)]
+    app, today = app_named(), datetime.now(UTC).date()
+    questions = [each for each in app.highest.values() if not each.metric.expired(today)]
     part = paging.part(questions, _MOST_QUESTIONS)
     page = render_template(
         "about.html",
         home=url_for(".about", app=request.args.get("app")),
-        name=name,
-        names=list(apps),
-        trial=apps[name].trial,
+        name=app.name,
+        names=list(service().apps),
+        trial=app.trial,
         asked=request.args.get("app"),
         number=len(questions),
         questions=[_question(each) for each in part.items],
@@ -83,6 +80,15 @@ def about() -> Response:
     response = make_response(page)
     response.headers.update(HEADERS)
     return response
+
+
+def app_named() -> App:
+    """Return the app that a request without a key names, by default the first one."""
+    apps = service().apps
+    name = request.args.get("app") or next(iter(apps))
+    if name not in apps:
+        raise Problem(404, "unknown_app", "no app of this name is counted here")
+    return apps[name]
 
 
 def _question(declared: Declared) -> Question:

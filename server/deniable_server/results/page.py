@@ -30,7 +30,7 @@ from deniable_server.http.visit import visit
 from deniable_server.pages import download, number_page, series_page
 from deniable_server.pages.parts import chart, memo
 from deniable_server.privacy import words
-from deniable_server.privacy.about import HEADERS
+from deniable_server.privacy.about import HEADERS, app_named
 from deniable_server.results import rounding
 from deniable_server.service import service
 
@@ -96,7 +96,6 @@ class Result(NamedTuple):
 def results() -> Response:
     """List the results of an ``app``, by default of the first one."""
     app = _app()
-    only_parameters("app")
     public = [_result(app, declared) for declared in app.highest.values() if declared.metric.public]
     return _page("results.html", app, results=public)
 
@@ -104,47 +103,40 @@ def results() -> Response:
 @blueprint.get("/results/<id_>")
 def result(id_: str) -> Response:
     """Show what is published of a metric."""
-    app = _app()
-    only_parameters("app")
-    one = _result(app, _public(app, id_))
+    app, one = _result_of(id_)
     return _page("result.html", app, one=one, m=one.declared.metric, odds=words.odds(one.declared.mechanism.epsilon))
 
 
 @blueprint.get("/results/<id_>/values.csv")
 def values_file(id_: str) -> Response:
     """Send the rounded estimates of all values."""
-    app = _app()
-    only_parameters("app")
-    one = _result(app, _public(app, id_))
+    app, one = _result_of(id_)
     return _file(app, f"{id_}-values", download.of_values(replace(one.measured, estimates=[]) if one.withholds else one.measured))
 
 
 @blueprint.get("/results/<id_>/series.csv")
 def series_file(id_: str) -> Response:
     """Send the rounded estimates of each period."""
-    app = _app()
-    only_parameters("app")
-    one = _result(app, _public(app, id_))
+    app, one = _result_of(id_)
     return _file(app, f"{id_}-series", download.of_series(replace(one.course, lines=[]) if one.withholds else one.course))
 
 
 def _app() -> App:
     service().limits.stranger(visit())
-    apps = service().apps
-    name = request.args.get("app") or next(iter(apps))
-    if name not in apps:
-        raise Problem(404, "unknown_app", "no app of this name is counted here")
-    app = apps[name]
+    app = app_named()
     if app.trial:
         raise Problem(404, "not_public", "results are not shown while an app is in a trial, which protects no small group")
+    only_parameters("app")
     return app
 
 
-def _public(app: App, id_: str) -> Declared:
+def _result_of(id_: str) -> tuple[App, Result]:
+    """Return the app that is asked for, and what is shown of one of its public metrics."""
+    app = _app()
     declared = app.highest.get(id_)
     if declared is None or not declared.metric.public:
         raise Problem(404, "not_public", "no metric of this name has public results")
-    return declared
+    return app, _result(app, declared)
 
 
 def _result(app: App, declared: Declared) -> Result:

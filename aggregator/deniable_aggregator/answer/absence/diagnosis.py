@@ -41,19 +41,19 @@ def diagnose(
     declared: Declared,  # a metric of which nothing is published
 ) -> Diagnosis:
     """Say why nothing is published of a metric; if something is, say so, and whether more will be."""
+    n = release.summaries(app.store).get(declared.definition, Summary()).n
     now, refused = app.store.now(), refused_reports.hours(app.store, trial=app.trial)
     conditions = [
         _collected(app, declared),
         _uploads(app, refused, now),
         _accepted(declared, refused, now),
         _counted(app),
-        _enough(app, declared),
+        _enough(app, declared, n),
         _due(app, declared),
     ]
     cause = next((each.name for each in conditions if each.state == "fails"), "due")
-    n = release.summaries(app.store).get(declared.definition, Summary()).n
     if n:
-        return Diagnosis(f"{plural(n, 'report')} are published" if n > 1 else "1 report is published", "", conditions)
+        return Diagnosis(f"{plural(n, 'report')} {'is' if n == 1 else 'are'} published", "", conditions)
     due = app.next_release(declared)
     waits = f"Nothing is shown yet: the next release is due {_moment(due)}" if due else "Nothing is shown yet"
     return Diagnosis(_CAUSES.get(cause, waits), cause, conditions)
@@ -94,7 +94,7 @@ def _accepted(declared: Declared, refused: list[Hours], now: float) -> Condition
         last = max(own, key=lambda hours: hours.last)
         reason = reasons.of_refusal(last.code)
         says = f"Some are refused since {_day(_date(last.first))} ({last.code}): {reason.happened}."
-        return Condition("accepted", "fails", says, f"{reason.remedy[:1].upper()}{reason.remedy[1:]}.")
+        return Condition("accepted", "fails", says, f"{figures.beginning(reason.remedy)}.")
     if not all(hours.metric for hours in recent):
         says = "Nothing of it was refused within the last day. But reports of a metric that is not declared here were."
         return Condition("accepted", "waits", says, "See whether app and server write its name alike.")
@@ -114,9 +114,10 @@ def _counted(app: AppMetrics) -> Condition:
     return Condition("counted", "holds", "A worker runs.", "")
 
 
-def _enough(app: AppMetrics, declared: Declared) -> Condition:
+def _enough(app: AppMetrics, declared: Declared, n: int) -> Condition:
+    """Whether there are enough reports, of which n are published."""
     if app.trial:
-        if release.summaries(app.store).get(declared.definition, Summary()).n:
+        if n:
             return Condition("enough", "holds", "One is enough in a trial.", "")
         remedy = f'Record an answer: `deniable.record("{declared.metric.id}", {declared.metric.kind.example(declared.metric)})`.'
         return Condition("enough", "fails", "One is enough in a trial, and none has been counted.", remedy)
@@ -126,8 +127,7 @@ def _enough(app: AppMetrics, declared: Declared) -> Condition:
 
 
 def _due(app: AppMetrics, declared: Declared) -> Condition:
-    awaited = app.awaited(declared)
-    says = f"{awaited[:1].upper()}{awaited[1:]}."
+    says = f"{figures.beginning(app.awaited(declared))}."
     return Condition("due", "waits" if app.next_release(declared) else "holds", says, "")
 
 
@@ -136,8 +136,8 @@ def _date(seconds: float) -> date:
 
 
 def _day(day: date) -> str:
-    return f"{day.day} {day:%B %Y}"
+    return figures.moment(day.isoformat(), "day")
 
 
 def _moment(moment: datetime) -> str:
-    return f"{_day(moment)}, {moment:%H:%M} UTC"
+    return f"{_day(moment.date())}, {moment:%H:%M} UTC"

@@ -95,8 +95,8 @@ class ArmSizes(Struct, frozen=True, forbid_unknown_fields=True):
     says: Annotated[str, Meta(description="What this means, in words; empty if the sizes do not differ")]
 
 
-class Arms(Struct, frozen=True, forbid_unknown_fields=True):
-    """That the two sides are arms of an experiment."""
+class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
+    """An experiment, as the registry declares it."""
 
     segment: Annotated[str, Meta(description="Whose values are the arms")]
     base: Annotated[str, Meta(description="The arm that the others are compared with")]
@@ -104,6 +104,11 @@ class Arms(Struct, frozen=True, forbid_unknown_fields=True):
         float,
         Meta(description="The difference for which the experiment was planned; of a number, as a share of its range"),
     ]
+
+
+class Arms(Experiment, frozen=True, forbid_unknown_fields=True):
+    """That the two sides are arms of an experiment."""
+
     says: Annotated[str, Meta(description="What this means for the intervals and p-values, in words")]
     sizes: Annotated[
         ArmSizes | None,

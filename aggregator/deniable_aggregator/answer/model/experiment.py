@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from deniable_aggregator.answer.model.comparison import ArmSizes, Comparison
+from deniable_aggregator.answer.model.comparison import ArmSizes, Comparison, Experiment
 from deniable_aggregator.answer.model.fields import Count, Interval, Number, Simulated, Trial
 
 
@@ -31,18 +31,12 @@ class ArmCourse(Struct, frozen=True, forbid_unknown_fields=True):
     looks: Annotated[list[Look], Meta(description="The differences as reports came in, the latest last")]
 
 
-class ExperimentAnswer(Struct, frozen=True, forbid_unknown_fields=True):
+class ExperimentAnswer(Experiment, frozen=True, forbid_unknown_fields=True):
     """An experiment on a metric."""
 
     trial: Trial
     simulated: Simulated
     id: Annotated[str, Meta(description="Id of the metric")]
-    segment: Annotated[str, Meta(description="Whose values are the arms")]
-    base: Annotated[str, Meta(description="The arm that the others are compared with")]
-    planned: Annotated[
-        float,
-        Meta(description="The difference for which the experiment was planned; of a number, as a share of its range"),
-    ]
     level: Annotated[float, Meta(description="Confidence of the intervals")]
     sizes: Annotated[
         ArmSizes | None, Meta(description="Whether all arms have as many reports as declared; null if that is not known")

@@ -5,6 +5,7 @@ The intervals hold together over all looks, so looking back costs nothing.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.answer.difference import compare
@@ -13,7 +14,7 @@ from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.refusal import Incomparable, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from deniable_aggregator.answer.model.comparison import Comparison, ValueDiffering
     from deniable_aggregator.answer.select import Published
@@ -47,7 +48,7 @@ def experiment(
         raise Incomparable(f"{version.declared.metric.id} has no experiment{f' on {segment}' if segment else ''}: {rule}")
     name = segment or names[0]
     declared = version.app.registry.experiments[name]
-    comparisons = list(_comparisons(published, name, level))
+    comparisons = list(arm_comparisons(published, _pairs(version, name), level))
     arms = [course for comparison in comparisons if (course := _course(published, comparison, value))]
     sizes = next((comparison.experiment.sizes for comparison in comparisons if comparison.experiment), None)
     return ExperimentAnswer(
@@ -70,10 +71,16 @@ def _pairs(version: Published, name: str) -> Iterator[tuple[str, str]]:
             yield f"{name}={base}", f"{name}={value}"
 
 
-def _comparisons(published: Sequence[Published], name: str, level: float) -> Iterator[Comparison]:
-    for a, b in list(_pairs(published[0], name))[:_MOST_ARMS]:
+def arm_comparisons(
+    published: Sequence[Published],
+    pairs: Iterable[tuple[str, str]],  # a base and an arm each, as segments
+    level: float,  # of the intervals
+    period: str | None = None,  # None: all
+) -> Iterator[Comparison]:
+    """Compare arms with their base, as far as they are published."""
+    for a, b in islice(pairs, _MOST_ARMS):
         try:
-            comparison = compare(published, a, b, level=level)
+            comparison = compare(published, a, b, period=period, level=level)
         except Refusal:  # an arm that is not published hides no other one
             continue
         if comparison.differences:

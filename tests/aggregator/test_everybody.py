@@ -50,7 +50,7 @@ def tally_of(answers, declared=MIXED) -> Tally:
     return tally.from_cells(layout, np.array(answers, np.int64))
 
 
-class Shown:
+class View:
     """What is shown of some periods: a row of zeros and ones for each cell and period, over the leaves with reports of each."""
 
     def __init__(self, periods, least_then=LEAST, rule=shown_cells):
@@ -116,10 +116,10 @@ def test_the_attacker_finds_what_is_there(history):
     def one_by_one(_, readings):
         return {cell for cell, reading in readings.items() if not answers_alike(reading)}
 
-    shown = Shown(history, rule=one_by_one)
-    assert max(map(shown.share, shown.groups())) >= ALIKE
-    shown = Shown(history)
-    assert list(shown.cells) == [("", 0)]
+    view = View(history, rule=one_by_one)
+    assert max(map(view.share, view.groups())) >= ALIKE
+    view = View(history)
+    assert list(view.cells) == [("", 0)]
 
 
 @given(histories(most=7), st.sampled_from([1, 4, LEAST]))
@@ -129,12 +129,12 @@ def test_the_attacker_finds_what_is_there(history):
 @settings(max_examples=60, deadline=None)
 def test_no_group_that_can_be_computed_answers_alike_or_is_small(history, least_then):
     """Whatever was needed for a release when it was made, and of whatever periods: also of sums of a day that went."""
-    shown = Shown(history, least_then)
-    for group in shown.groups():
-        assert group @ shown.reports >= LEAST
-        assert shown.share(group) < ALIKE
-    if len(shown.rows):
-        assert fewest(shown.rows, shown.reports, LEAST) == LEAST
+    view = View(history, least_then)
+    for group in view.groups():
+        assert group @ view.reports >= LEAST
+        assert view.share(group) < ALIKE
+    if len(view.rows):
+        assert fewest(view.rows, view.reports, LEAST) == LEAST
 
 
 @given(histories(most=7))
@@ -143,26 +143,26 @@ def test_no_group_that_can_be_computed_answers_alike_or_is_small(history, least_
 @settings(max_examples=30, deadline=None)
 def test_nobody_can_conclude_that_a_group_answers_alike(history):
     """A solver that knows the size of every leaf, and that no number is below 0, finds answers with which it does not."""
-    shown = Shown(history)
+    view = View(history)
     # One unknown for each leaf and answer. Each figure is known to a thousandth, alone and in the sums of all first periods.
-    known = [row for end in range(len(history)) for row in _sums(shown, end)]
-    estimate = {tuple(row): reading_of(MIXED, tally_of(row @ shown.answers), {}).shares.frequency for row in known}
+    known = [row for end in range(len(history)) for row in _sums(view, end)]
+    estimate = {tuple(row): reading_of(MIXED, tally_of(row @ view.answers), {}).shares.frequency for row in known}
     assume(all((shares >= 0).all() and (shares <= 1).all() for shares in estimate.values()))
-    bounds = [(0, int(n)) for n in shown.reports]
+    bounds = [(0, int(n)) for n in view.reports]
     for value in (0, 1):
-        sizes = np.array([row @ shown.reports for row in known], float)
+        sizes = np.array([row @ view.reports for row in known], float)
         middle = np.array([estimate[tuple(row)][value] for row in known])
         upper = np.vstack([*known, *(-row for row in known)]) if known else None
         limits = np.concatenate([(middle + 5e-4) * sizes, -(middle - 5e-4) * sizes]) if known else None
-        for target in _targets(shown):
+        for target in _targets(view):
             solved = linprog(target, upper, limits, bounds=bounds, method="highs")
             assert solved.status == 0
-            assert solved.fun < ALIKE * (target @ shown.reports)
+            assert solved.fun < ALIKE * (target @ view.reports)
 
 
-def _sums(shown, end):
+def _sums(view, end):
     """Return the rows of one period, and the sums over the periods until then of each cell."""
-    rows = dict(zip(shown.cells, shown.rows, strict=True))
+    rows = dict(zip(view.cells, view.rows, strict=True))
     yield from (row for (_, period), row in rows.items() if period == end)
     for cell in {cell for cell, _ in rows}:
         until = [row for (name, period), row in rows.items() if name == cell and period <= end]
@@ -170,9 +170,9 @@ def _sums(shown, end):
             yield np.sum(until, axis=0)
 
 
-def _targets(shown):
+def _targets(view):
     """Yield each leaf and each pair of leaves, as rows."""
-    one = np.eye(shown.rows.shape[1], dtype=int)
+    one = np.eye(view.rows.shape[1], dtype=int)
     yield from one
     yield from (first + second for at, first in enumerate(one) for second in one[at + 1 :])
 
@@ -182,18 +182,18 @@ def _targets(shown):
 @settings(max_examples=60, deadline=None)
 def test_what_is_not_shown_is_in_no_figure(history):
     """Other answers in a period that is not shown change nothing of what is."""
-    shown = Shown(history)
-    hidden = [period for period in range(len(history)) if ("", period) not in shown.cells]
+    view = View(history)
+    hidden = [period for period in range(len(history)) if ("", period) not in view.cells]
     other = [
         {leaf: counts[::-1] for leaf, counts in leaves.items()} if period in hidden else leaves
         for period, leaves in enumerate(history)
     ]
-    again = Shown(other)
-    visible = {place for place in shown.cells if place[1] not in hidden}
+    again = View(other)
+    visible = {place for place in view.cells if place[1] not in hidden}
     assert visible == {place for place in again.cells if place[1] not in hidden}
     for place in visible:
-        columns = shown.cells[place]
-        assert (shown.answers[columns] == again.answers[columns]).all()
+        columns = view.cells[place]
+        assert (view.answers[columns] == again.answers[columns]).all()
 
 
 def reading(id_, answers):

@@ -196,8 +196,8 @@ def test_a_segment_that_is_left_out_cannot_be_computed(start):
     assert known[week(4)][0] == pytest.approx(0.59, abs=0.03)
     # Whoever subtracts: of both weeks, and with that of the other week, which is known from the page of an earlier day.
     (total, n), (other, others) = known[""], known.get("platform = macos", (0, 0))
-    rest = (total * n - other * others) / (n - others)
-    assert rest < 0.65
+    linux = (total * n - other * others) / (n - others)
+    assert linux < 0.65
     assert known["platform = macos"] == (pytest.approx(0.3, abs=0.05), 1000)  # of the other week alone
     assert known["platform = linux"] == (pytest.approx(0.5, abs=0.05), 1000)
 

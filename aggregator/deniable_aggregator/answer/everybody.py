@@ -57,12 +57,12 @@ def for_everybody(published: Published) -> PublicPart:
     by_release: dict[str, dict[str, Reading]] = {}
     for (cell, last), reading in zip(selections, read(list(selections.values())), strict=True):
         by_release.setdefault(last, {})[cell] = reading
-    shown = {last: shown_cells(breakdown, readings) for last, readings in by_release.items()}
-    visible = {cell: {last: pair for last, pair in each.items() if cell in shown[last]} for cell, each in cells.items()}
+    visible = {last: shown_cells(breakdown, readings) for last, readings in by_release.items()}
+    remaining = {cell: {last: pair for last, pair in each.items() if cell in visible[last]} for cell, each in cells.items()}
     return PublicPart(
-        replace(sealed, cells={cell: each for cell, each in visible.items() if each}),
-        sum(not each for each in shown.values()),
-        sum(each == {""} and len(by_release[last]) > 1 for last, each in shown.items()),
+        replace(sealed, cells={cell: each for cell, each in remaining.items() if each}),
+        sum(not each for each in visible.values()),
+        sum(each == {""} and len(by_release[last]) > 1 for last, each in visible.items()),
     )
 
 

@@ -149,7 +149,7 @@ AUDIT_SERVED = Key(
     "until another one is served",
 )
 HISTORY = Key("{app}:history", "what public metrics declared when", "until the app is erased")
-SIMULATED = Key("{app}:simulated", "days with reports of simulated people (`deniable simulate --send`)", _FOR_GOOD)
+SIMULATED = Key("{app}:simulated", "days with simulated reports (`deniable simulate --send`)", _FOR_GOOD)
 RATE_KEY = Key("{app}:rate:key:*", "how often a key was used in this window", _WINDOW)
 RATE_BYTES = Key(
     "{app}:rate:source:*:bytes",

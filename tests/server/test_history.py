@@ -120,7 +120,7 @@ def test_the_page_says_what_was_changed(start):
     start(theme(), SIZE)
     served = start(theme(epsilon=2.0, version=2, values=["light", "dark", "auto"]), SIZE)
     html = page(served)
-    assert "<td><bdi>1.0</bdi></td><td><bdi>2.0</bdi></td>" in html
+    assert "<td><bdi>1</bdi></td><td><bdi>2</bdi></td>" in html
     assert "<td><bdi>light, dark</bdi></td><td><bdi>light, dark, auto</bdi></td>" in html
     assert "<bdi>1 to 100</bdi>" in html
     assert "<bdi>2031-01-31</bdi>" in html

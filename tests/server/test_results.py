@@ -223,3 +223,4 @@ def test_a_period_that_answers_alike_is_in_no_figure(start):
     assert known[""][0] == pytest.approx(0.5, abs=0.05)
     assert {n for _, n in known.values()} == {1000}
     assert "1 week is not shown" in text(served, "/results/mixed")
+    assert "no release" not in text(served, "/results/mixed")

@@ -155,9 +155,11 @@ def _written(name: str, texts: Texts) -> str:
         return f"{text[0]:g} to {text[1]:g}"
     if name == "sample":
         return words.percent(text)
+    if isinstance(text, float):
+        return f"{text:g}"
     if name == "min_reports":
         return plural(text, "report")
-    return ", ".join(map(str, text)) if isinstance(text, list) else f"{text:,}" if isinstance(text, int) else f"{text}"
+    return ", ".join(map(str, text)) if isinstance(text, list) else f"{text:,}" if isinstance(text, int) else str(text)
 
 
 blueprint.register_error_handler(StoreError, on_store)

@@ -11,7 +11,7 @@ from deniable import mechanisms, registry
 from deniable.declared import Declared, declare_all
 from deniable.errors import Fault, RegistryError
 from deniable.forecast import space
-from deniable.forecast.precision import arm, expected
+from deniable.forecast.precision import expected, people_needed
 from deniable.frozen import dataclass
 from deniable.limits import spending
 from deniable.limits.admission import admit
@@ -225,7 +225,7 @@ def _experiments(loaded: Registry, metric: Metric, mechanism: Mechanism) -> dict
     for name in (each for each in metric.segments if each in loaded.experiments):
         experiment, arms = loaded.experiments[name], loaded.segments[name]
         planned = experiment.planned
-        people = arm(metric, mechanism, planned, experiment.comparisons(arms, [experiment.base]))
+        people = people_needed(metric, mechanism, experiment, arms)
         if people is not None:
             what = f"a difference of {planned:g}{' of the range' if metric.axis else ''}"
             sentences.append(f"{people:,} people in each arm of {name} find {what} in 80% of cases, however often you look")

@@ -105,7 +105,7 @@ export class Telemetry<S extends Sheet> {
     this.#store = chosen ?? new BrowserStore(registry.app, this.#now);
     this.#budget = budgetOf(registry, this.#store.forgets);
     const fetcher = options.fetch ?? ((input, init) => fetch(input, init));
-    this.#sender = new Sender(address, this.#store, this.#counts, () => this.#agreed(), this.#now, fetcher);
+    this.#sender = new Sender(address, this.#store, this.#counts, () => this.agreed(), this.#now, fetcher);
     this.#disabled = objection();
     for (const [id, metric] of Object.entries(registry.metrics)) {
       const why = this.#why(metric);
@@ -115,7 +115,7 @@ export class Telemetry<S extends Sheet> {
     const off = Object.entries(this.#off);
     if (off.length) console.warn(`deniable: off: ${off.map(([id, why]) => `${id} (${why})`).join("; ")}`);
     this.#listen("addEventListener");
-    if (this.#agreed()) this.#later();
+    if (this.agreed()) this.#later();
     else void this.#sender.purge().catch(() => undefined); // what an earlier page left, if there is a state at all
   }
 
@@ -143,7 +143,8 @@ export class Telemetry<S extends Sheet> {
     };
   }
 
-  #agreed(): boolean {
+  /** Whether answers may be recorded now. */
+  agreed(): boolean {
     if (this.#disabled || this.#closed) return false;
     try {
       return (typeof this.#consent === "function" ? this.#consent() : this.#consent) === true;
@@ -175,7 +176,7 @@ export class Telemetry<S extends Sheet> {
       if (this.options.strict) throw new TypeError(off ? `${id} is off` : "no such metric is declared");
       return this.#drop(off ? "off" : "unknown_metric");
     }
-    if (!this.#agreed()) return this.#drop("no_consent");
+    if (!this.agreed()) return this.#drop("no_consent");
     const { oracle } = prepared;
     const { metric } = oracle;
     const now = this.#now();
@@ -214,7 +215,7 @@ export class Telemetry<S extends Sheet> {
     const { id, oracle } = prepared;
     const { metric } = oracle;
     const outcome = await this.#store.transact((state) => {
-      if (!this.#agreed()) return "no_consent"; // it was withdrawn meanwhile
+      if (!this.agreed()) return "no_consent"; // it was withdrawn meanwhile
       if (this.#sender.refused) return "refused_key";
       if (state.waiting.length >= FULL) return "queue_full";
       const refused = spend(state, metric, this.#budget, now, sampled);
@@ -267,7 +268,7 @@ export class Telemetry<S extends Sheet> {
 
   readonly #leave = (event: Event): void => {
     if (event.type === "pagehide" || globalThis.document?.visibilityState === "hidden") {
-      if (this.#agreed()) void this.#sender.flush(true).catch(() => undefined);
+      if (this.agreed()) void this.#sender.flush(true).catch(() => undefined);
     }
   };
 
@@ -275,7 +276,7 @@ export class Telemetry<S extends Sheet> {
   async flush(): Promise<{ readonly sent: number; readonly left: number }> {
     const before = this.#counts.sent;
     try {
-      if (this.#agreed()) await this.#sender.flush();
+      if (this.agreed()) await this.#sender.flush();
       return { sent: this.#counts.sent - before, left: await this.waiting() };
     } catch {
       this.#drop("state");
@@ -294,7 +295,7 @@ export class Telemetry<S extends Sheet> {
     this.#consent = consent;
     if (!this.#sender) return;
     try {
-      if (this.#agreed()) this.#later();
+      if (this.agreed()) this.#later();
       else await this.#sender.purge();
     } catch {
       this.#drop("state");

@@ -275,19 +275,24 @@ export class Telemetry<S extends Sheet> {
   /** Send what may travel; return how many reports the server took meanwhile, and how many are left. */
   async flush(): Promise<{ readonly sent: number; readonly left: number }> {
     const before = this.#counts.sent;
+    let left = 0;
     try {
       if (this.agreed()) await this.#sender.flush();
-      return { sent: this.#counts.sent - before, left: await this.waiting() };
+      left = await this.waiting();
     } catch {
       this.#drop("state");
-      return { sent: this.#counts.sent - before, left: 0 };
     }
+    return { sent: this.#counts.sent - before, left };
+  }
+
+  /** Read from the state; where there is none, none is made. */
+  async #read<T>(block: (state: State) => T, nothing: T): Promise<T> {
+    return this.#disabled || !(await this.#store.begun()) ? nothing : this.#store.transact(block);
   }
 
   /** How many reports are not sent yet. */
-  async waiting(): Promise<number> {
-    if (this.#disabled || !(await this.#store.begun())) return 0;
-    return this.#store.transact(unsent);
+  waiting(): Promise<number> {
+    return this.#read(unsent, 0);
   }
 
   /** Start or end collection. A no deletes everything unsent; what was spent stays. */
@@ -309,15 +314,13 @@ export class Telemetry<S extends Sheet> {
   }
 
   /** The reports that the server took, the newest first; at most 200. */
-  async sent(): Promise<readonly Report[]> {
-    if (this.#disabled || !(await this.#store.begun())) return [];
-    return this.#store.transact((state) => state.sent);
+  sent(): Promise<readonly Report[]> {
+    return this.#read((state) => state.sent, []);
   }
 
   /** What was spent in a month such as `2026-11`, and ever, in millionths of a nat. */
-  async spent(month: string): Promise<{ readonly month: number; readonly lifetime: number }> {
-    if (this.#disabled || !(await this.#store.begun())) return { month: 0, lifetime: 0 };
-    return this.#store.transact((state) => ({ month: spentIn(state, month), lifetime: spentEver(state) }));
+  spent(month: string): Promise<{ readonly month: number; readonly lifetime: number }> {
+    return this.#read((state) => ({ month: spentIn(state, month), lifetime: spentEver(state) }), { month: 0, lifetime: 0 });
   }
 
   /** Counts of what happened in this page. They are never sent. */

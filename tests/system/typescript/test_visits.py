@@ -22,7 +22,7 @@ def test_a_page_that_comes_back_goes_on(site, context):
     age(page, 30)
     page.evaluate("window.mark = 1")
     page.goto(f"{site.url}/other")
-    page.go_back()
+    page.go_back(wait_until="commit")  # a page that was kept is not loaded again
     page.wait_for_function("window.shows.includes(true)")
     assert page.evaluate("window.mark") == 1  # the page itself, and no new one
     assert record(page)

@@ -140,6 +140,9 @@ OPERATIONS = (
         codes=KEYED | {404: ("no_signed_registry",)},
     ),
     Operation(
+        "get", addresses.SCRIPT, "Get the SDK for web pages, as a script", {200: None, 304: None}, media=("text/javascript",)
+    ),
+    Operation(
         "get",
         "/api/v1/metrics",
         "List the metrics of the key's app",

@@ -97,9 +97,9 @@ SCORED: list[tuple[str, int, str, dict[str, Any]]] = [
     ("window", 65_537, "4", {}),
     ("window", 66_001, "2", {"blocks": 3, "length": 43}),
     ("window", (1 << 32) + 1, "8", {"blocks": 128, "length": 1}),
-    ("sampled_option", 2, "1", {}),
-    ("sampled_option", 1 << 7, "0.5", {}),
-    ("sampled_option", 1 << 300, "3", {}),
+    ("sampled_options", 2, "1", {}),
+    ("sampled_options", 1 << 7, "0.5", {}),
+    ("sampled_options", 1 << 300, "3", {}),
     ("sampled_pair", 1 << 2, "1", {}),
     ("sampled_pair", 1 << 20, "2", {}),
 ]

@@ -204,7 +204,7 @@ def expected_at_once(metric, e):  # noqa: PLR0911 - one for each line of the tab
     if name == "google_rappor":
         p, q, half = (Fraction(constants[each]) for each in ("other_again", "one_again", "flip_permanent"))
         return {"one": q - (q - p) * half, "other": p + (q - p) * half}
-    if name in ("window", "sampled_option", "sampled_pair"):
+    if name in ("window", "sampled_options", "sampled_pair"):
         return {"keep": Fraction(w, w + constants["blocks"] * N) if name == "window" else keep(w, metric["layout"]["width"])}
     if name in ("coin", "hadamard", "subset"):
         size = constants.get("size", 1)
@@ -459,7 +459,7 @@ def window(metric, v, chance):
 
 def sampled(metric, v, chance):
     options, r = domain(metric).bit_length() - 1, chance.below(metric["layout"]["rows"])
-    chosen = (r,) if metric["mechanism"] == "sampled_option" else list(combinations(range(options), 2))[r]
+    chosen = (r,) if metric["mechanism"] == "sampled_options" else list(combinations(range(options), 2))[r]
     cell = sum((v >> option & 1) << i for i, option in enumerate(chosen))
     return r, shifted(cell, metric["layout"]["width"], p_of(metric, "keep"), chance)
 
@@ -469,7 +469,7 @@ AT_ONCE = {
     **dict.fromkeys(("sue", "oue", "l_osue"), unary),
     **dict.fromkeys(("local_hash", "fast_local_hash", "loloha"), local_hash),
     **dict.fromkeys(("pem", "tree_hist"), prefix),
-    **dict.fromkeys(("sampled_option", "sampled_pair"), sampled),
+    **dict.fromkeys(("sampled_options", "sampled_pair"), sampled),
     **{
         each.__name__: each
         for each in (coin, subset, cms, hcms, dbitflip, rappor, google_rappor, hadamard, general_hadamard, pgr, window)

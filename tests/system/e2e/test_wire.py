@@ -514,7 +514,7 @@ WIDER = [
     ),
     ("l_grr", ("number", 0, 2, 'range = [1, 9]\nunit = "s"\nscale = "log"\nestimate = "mean"\nepsilon_permanent = 2')),
     ("l_osue", ("number", 0, 2, 'range = [1, 9]\nunit = "s"\nestimate = "distribution"\nepsilon_permanent = 2')),
-    ("sampled_option", ("set", 300, 3)),
+    ("sampled_options", ("set", 300, 3)),
     ("sampled_pair", ("set", 2, 0.1, "joint = true")),
 ]
 

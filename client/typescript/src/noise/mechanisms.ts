@@ -191,7 +191,7 @@ const DRAWS: { readonly [mechanism: string]: Draw } = {
   pgr,
   rappor,
   window: numbers,
-  sampled_option: sampled,
+  sampled_options: sampled,
   sampled_pair: sampled,
 };
 

@@ -100,8 +100,12 @@ SCORED: list[tuple[str, int, str, dict[str, Any]]] = [
     ("sampled_options", 2, "1", {}),
     ("sampled_options", 1 << 7, "0.5", {}),
     ("sampled_options", 1 << 300, "3", {}),
+    ("sampled_options", 1 << 20, "4", {}),
     ("sampled_pair", 1 << 2, "1", {}),
     ("sampled_pair", 1 << 20, "2", {}),
+    ("padded_subset", 1 << 5, "0.3", {"most": 2}),
+    ("padded_subset", 1 << 20, "1", {"most": 2}),
+    ("padded_subset", 1 << 100, "2", {"most": 5}),
 ]
 MADE_SO = [(name, domain_size, epsilon, dict[str, Any]()) for name, domain_size, epsilon in MADE] + CHOSEN
 NOISES = 6

@@ -105,4 +105,4 @@ def _written(value: Any) -> Any:
         return {name: _written(each) for name, each in value.items()}
     if isinstance(value, Fraction):
         return f"{value.numerator}/{value.denominator}"
-    return [_written(each) for each in value] if isinstance(value, list | tuple) else value
+    return list(value) if isinstance(value, tuple) else value

@@ -59,7 +59,7 @@ class PaddedSubset(OfSets):
     size: int = 0
     meets: tuple[
         tuple[int, int], ...
-    ] = ()  # of each number of the answer's places, in turn: its weight, and that of it and all more
+    ] = ()  # by own places: the weight of subsets, and of those with more, too
     _orders: int = 0  # ways to cut the longest answer
 
     def _parameters(self) -> dict[str, Any]:
@@ -92,7 +92,8 @@ class PaddedSubset(OfSets):
     @property
     def constants(self) -> dict[str, Any]:
         """The places of a subset and of an answer; the chance of 0, 1, ... of the answer's places, each if it is not fewer."""
-        return {"size": self.size, "most": self.most, "meets": [Fraction(each, left) for each, left in self.meets[:-1]]}
+        own = {f"own_{number}": Fraction(each, left) for number, (each, left) in enumerate(self.meets[:-1])}
+        return {"size": self.size, "most": self.most, **own}
 
     @property
     def _agreed(self) -> str:
@@ -101,18 +102,19 @@ class PaddedSubset(OfSets):
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw how an answer would be cut, and each subset: of the answer's places, in order, and of the others."""
         orders = [source.below(self._orders) for _ in range(count)]
-        coins = zip(*(source.bits(each, left, count) for each, left in self.meets), strict=True)
-        met = [digits.index(_ONE) for digits in coins]  # the last coin is always 1
+        coins = zip(*(source.bits(each, left, count) for each, left in self.meets[:-1]), strict=True)
+        met = [(*digits, _ONE).index(_ONE) for digits in coins]
         own = source.subsets(self.most, met)
         others = source.subsets(self.options_listed, [self.size - each for each in met])
         return list(zip(map(self._cut, orders), own, others, strict=True))
 
     def _cut(self, number: int) -> list[int]:
-        """Return the places that the options of an answer after the first s take, in turn; from s on an option has none."""
-        places = []
+        """Return the place that each further option of an answer takes, from s on none: so the answer keeps any s, all alike."""
+        # A. G. Waterman's reservoir, in D. E. Knuth: The Art of Computer Programming, volume 2, 3.4.2, algorithm R.
+        places = [*range(self.most)]
         for options in range(self.most + 1, self.options_listed + 1):
             number, place = divmod(number, options)
-            places.append(place)
+            places.append(min(place, self.most))
         return places
 
     def respond(self, value: int, noise: Any) -> bytes:
@@ -126,12 +128,12 @@ class PaddedSubset(OfSets):
     def _held(self, value: int, cut: list[int]) -> list[int]:
         """Return the s places of an answer, in order: its options, some of more, and blanks instead of fewer."""
         options, most = self.options_listed, self.most
-        held = [*range(options, options + most), 0]  # a place more, for options that are cut
-        chosen = 0
-        for option in range(options):  # as many steps for any answer
-            has = value >> option & 1
-            place = chosen if chosen < most else min(cut[chosen - most], most)
-            held[place if has else most] = option
+        held = [*range(options, options + most), 0]  # the last one is for options that the answer does not have or keep
+        # As many steps for any answer, of numbers of one length.
+        bits, chosen = value | 1 << options, 0
+        for option in range(options):
+            has = bits >> option & 1
+            held[cut[chosen] if has else most] = option
             chosen += has
         return sorted(held[:most])
 

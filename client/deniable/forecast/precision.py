@@ -42,7 +42,9 @@ def expected(
     facts = {"answers": _answers(metric)}
     if metric.kind.options:
         worst = sqrt(float(mechanism.worst_variance) / REPORTS)
-        what = "of each case of a pair of options" if metric.joint else "of an option"
+        what = (
+            "of each case of a pair of options" if metric.joint else f"of an option{' once answers are cut' * bool(metric.most)}"
+        )
         return facts | {_ERROR: f"{what}, of {REPORTS:,} reports at most {100 * worst:.2g} points"}
     if metric.binned and isinstance(mechanism, FrequencyOracle):
         error = 100 * sqrt(float(mechanism.mean_variance) / REPORTS)
@@ -65,7 +67,7 @@ def arm(metric: Metric, mechanism: Mechanism, planned: float) -> int | None:
 
 def _answers(metric: Metric) -> str:
     if metric.kind.options:
-        return f"any of {len(metric.values)} options"
+        return f"any of {len(metric.values)} options{metric.cap}"
     if metric.axis is None:
         return f"the mean position of {len(metric.values)} values"
     low, high = metric.range

@@ -57,9 +57,7 @@ class PaddedSubset(OfSets):
 
     most: int = 1
     size: int = 0
-    meets: tuple[
-        tuple[int, int], ...
-    ] = ()  # by own places: the weight of subsets, and of those with more, too
+    meets: tuple[tuple[int, int], ...] = ()  # by own places: the weight of subsets, and of those with more, too
     _orders: int = 0  # ways to cut the longest answer
 
     def _parameters(self) -> dict[str, Any]:

@@ -212,6 +212,14 @@ class Metric:
         return tuple(float(low + step * place) for place in range(count)) if count <= MOST_STEP_VALUES else ()
 
     @property
+    def cap(self) -> str:
+        """What becomes of an answer with too many options, in words; empty if any number is kept."""
+        if not self.most:
+            return ""
+        drawn = "one of them counts" if self.most == 1 else f"{self.most} of them count"
+        return f"; of more than {self.most}, {drawn}, drawn at random on the device"
+
+    @property
     def domain_size(self) -> int:
         """Number of possible answers. A number has the positions on its axis, or the bins of it."""
         return self.kind.size(self)

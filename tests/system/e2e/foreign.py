@@ -501,7 +501,20 @@ AT_ONCE = {
     **dict.fromkeys(("sampled_options", "sampled_pair"), sampled),
     **{
         each.__name__: each
-        for each in (coin, subset, cms, hcms, dbitflip, rappor, google_rappor, hadamard, general_hadamard, padded_subset, pgr, window)
+        for each in (
+            coin,
+            subset,
+            cms,
+            hcms,
+            dbitflip,
+            rappor,
+            google_rappor,
+            hadamard,
+            general_hadamard,
+            padded_subset,
+            pgr,
+            window,
+        )
     },
 }
 

@@ -567,7 +567,15 @@ class Seeded:
 
 @pytest.mark.parametrize(
     ("metric", "answer"),
-    [("mean", 412), ("log_distribution", 412), ("ordinal_mean", "good"), ("set", ["a", "c"]), ("joint_set", ["a", "e"]), ("set_at_once", ["b", "e"]), ("capped_set", ["a", "d", "e"])],
+    [
+        ("mean", 412),
+        ("log_distribution", 412),
+        ("ordinal_mean", "good"),
+        ("set", ["a", "c"]),
+        ("joint_set", ["a", "e"]),
+        ("set_at_once", ["b", "e"]),
+        ("capped_set", ["a", "d", "e"]),
+    ],
 )
 def test_scores_of_the_foreign_client_are_unbiased(metric, answer):
     """The mean scores of its reports of a number or a set are near the quantities of the answer, by their standard errors."""

@@ -200,7 +200,7 @@ class Set(Type):
     options = True
     noun = "option"
     expected = "a set or list of options"
-    answers = "any of these options, none to all"
+    answers = "any of these options, none to all{metric.cap}"
 
     def size(self, metric: Metric) -> int:
         return 1 << len(metric.values)

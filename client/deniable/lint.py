@@ -322,9 +322,8 @@ def _capped(metric: Metric) -> Iterator[tuple[str, object]]:
     if isinstance(capped, OfSets) and isinstance(free, OfSets):
         ratio = float(capped.option_variance(typical) / free.option_variance(typical))
         if ratio > 1:
-            yield (
-                f"most: without it the variance of an option is {1 - 1 / ratio:.0%} less, and nothing is cut; remove it",
-                metric.most,
+            rule = f"most: without it the variance of an option is {1 - 1 / ratio:.0%} less, and nothing is cut; remove it"
+            yield rule, metric.most
             )
 
 

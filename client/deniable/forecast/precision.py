@@ -42,9 +42,7 @@ def expected(
     facts = {"answers": _answers(metric)}
     if metric.kind.options:
         worst = sqrt(float(mechanism.worst_variance) / REPORTS)
-        what = (
-            "of each case of a pair of options" if metric.joint else f"of an option{' once answers are cut' * bool(metric.most)}"
-        )
+        what = "of each case of a pair of options" if metric.joint else "of an option"
         return facts | {_ERROR: f"{what}, of {REPORTS:,} reports at most {100 * worst:.2g} points"}
     if metric.binned and isinstance(mechanism, FrequencyOracle):
         error = 100 * sqrt(float(mechanism.mean_variance) / REPORTS)

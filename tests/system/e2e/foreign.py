@@ -499,22 +499,10 @@ AT_ONCE = {
     **dict.fromkeys(("local_hash", "fast_local_hash", "loloha"), local_hash),
     **dict.fromkeys(("pem", "tree_hist"), prefix),
     **dict.fromkeys(("sampled_options", "sampled_pair"), sampled),
+    "padded_subset": padded_subset,
     **{
         each.__name__: each
-        for each in (
-            coin,
-            subset,
-            cms,
-            hcms,
-            dbitflip,
-            rappor,
-            google_rappor,
-            hadamard,
-            general_hadamard,
-            padded_subset,
-            pgr,
-            window,
-        )
+        for each in (coin, subset, cms, hcms, dbitflip, rappor, google_rappor, hadamard, general_hadamard, pgr, window)
     },
 }
 

@@ -27,7 +27,7 @@ from deniable.mechanisms.prefix import Pem
 from deniable_aggregator import decode, tally
 from deniable_aggregator.decode import hash_lookup, options
 from deniable_aggregator.decode.discovery import Discovery, discover
-from deniable_aggregator.decode.families import family_of
+from deniable_aggregator.decode.options import options_of
 from deniable_aggregator.decode.panel import Panel
 from deniable_aggregator.decode.prefix_level import Joint
 from deniable_aggregator.decode.share_difference import difference_variance
@@ -137,7 +137,7 @@ def sets(name: str, epsilon: float, shares: Floats, n: int, rng: np.random.Gener
     """Estimate options of a set; it has at most 20."""
     shares = shares[:20]
     mechanism = listed(name, 1 << len(shares), epsilon)
-    return options.option_shares(mechanism, family_of(mechanism).draw_sets(n, shares, rng)), shares
+    return options.option_shares(mechanism, options_of(mechanism).draw_sets(n, shares, rng)), shares
 
 
 def sets_again(name: str, epsilon: float, shares: Floats, n: int, rng: np.random.Generator) -> tuple[Estimate, Floats]:

@@ -324,7 +324,6 @@ def _capped(metric: Metric) -> Iterator[tuple[str, object]]:
         if ratio > 1:
             rule = f"most: without it the variance of an option is {1 - 1 / ratio:.0%} less, and nothing is cut; remove it"
             yield rule, metric.most
-            )
 
 
 def _rare(metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:

@@ -23,7 +23,8 @@ def option_shares(
     tally: Tally,  # the sum of their reports
 ) -> OptionShares:
     """Estimate the share of people who chose each option: of capped answers, those whose answer has it once it is cut."""
-    family = _family(mechanism, tally)
+    family = options_of(mechanism)
+    tally.check_decoder(mechanism)
     support, covering = family.told(tally)
     yes, both = ([float(each) for each in chances] for chances in (family.mechanism.yes, family.mechanism.both))
     common = (lambda places: family.common(tally, places)) if both else None
@@ -45,13 +46,13 @@ def chosen(
     # choose all that are more frequent.
     falling = np.sort(shares.plausible)[::-1]
     most = float(falling @ (2 * np.arange(len(falling)) + 1)) - float(falling.sum()) ** 2
-    variance = _family(mechanism, tally).total_variance(tally, shares)
+    variance = options_of(mechanism).total_variance(tally, shares)
     return total, sqrt(variance + repeats * most / tally.n)
 
 
-def _family(mechanism: Mechanism, tally: Tally) -> Options:
+def options_of(mechanism: Mechanism) -> Options:
+    """Return the family of a mechanism for sets; refuse others."""
     family = family_of(mechanism)
     if not isinstance(family, Options):
         raise ParameterError("mechanism: choose one of sets, whose reports show shares of options", mechanism.name)
-    tally.check_decoder(mechanism)
     return family

@@ -17,9 +17,8 @@ from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.sets import OfSets
 from deniable.mechanisms.window import Window
 from deniable_aggregator import checks, decode
-from deniable_aggregator.decode.families import family_of
 from deniable_aggregator.decode.mean import mean
-from deniable_aggregator.decode.options import option_shares
+from deniable_aggregator.decode.options import option_shares, options_of
 from deniable_aggregator.decode.panel import Panel
 from deniable_aggregator.planning.population import cut, falling, of_options, of_values
 from deniable_aggregator.planning.precision import precision
@@ -179,7 +178,7 @@ class OfOptions(Rehearsal):
     of = "options"
 
     @cached_property
-    def truth(self) -> Floats:  # type: ignore[override]
+    def truth(self) -> Floats:
         """What is to be estimated: the share of answers that have each option, once they are cut."""
         return cut(self.shares, self.metric.most) if self.metric.most else self.shares
 
@@ -189,7 +188,7 @@ class OfOptions(Rehearsal):
         if alike > 1:  # each option is asked of a few of a group, who answer as the group does
             groups = max(round(n / alike), 1)
             shares = rng.binomial(groups, shares) / groups
-        return family_of(self.mechanism).draw_sets(n, shares, rng)  # type: ignore[no-any-return]
+        return options_of(self.mechanism).draw_sets(n, shares, rng)
 
     def decode(self, tally: Tally, level: float) -> tuple[Floats, Floats, Floats]:
         """Estimate the share of each option."""

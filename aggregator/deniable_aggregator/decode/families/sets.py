@@ -131,7 +131,7 @@ class Padded(Options):
         high = self.mechanism.size
         low = high - min(self.mechanism.most, high)
         mean = (int(tally.counts.sum()) + 2 * (low + high)) / (tally.n + 4)
-        return (high - mean) * (mean - low) / shares.channel.gain**2 / tally.n
+        return float((high - mean) * (mean - low) / shares.channel.gain**2 / tally.n)
 
     def likelihood(self, table: NDArray[np.uint8], values: NDArray[Any]) -> NDArray[np.float32]:
         """Ask the mechanism."""

@@ -81,7 +81,7 @@ def _signal(alpha: float) -> float:
 
 def _answers(metric: Metric) -> str:
     if metric.kind.options:
-        return f"any of {len(metric.values)} options"
+        return f"any of {len(metric.values)} options{metric.cap}"
     if metric.axis is None:
         return f"the mean position of {len(metric.values)} values"
     low, high = metric.range

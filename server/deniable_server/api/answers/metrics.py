@@ -82,10 +82,11 @@ def metric(id_: str) -> Response:
     """Estimate one metric: over everything published, or over one ``period`` or ``segment``; intervals at ``level``."""
     # `id` is the metric's id, or `metric@version` for one version only.
     app = app_by_read_key()
-    only_parameters("period", "segment", "level", "only", "bands")
+    only_parameters("period", "segment", "value", "level", "only", "bands")
     if request.args.get("only", "detected") != "detected":
         raise Problem(400, "only", f"only is detected, or not given; this is {request.args['only'][:LONGEST_SHOWN]}")
     period, segment, strict = request.args.get("period"), request.args.get("segment"), _strict_asked(app, id_)
+    within = request.args.get("value")
     level, versions, known = level_asked(), published_of(app, id_), release.summaries(app.store)
     context = (
         [app.next_release(each.declared) for each in versions],
@@ -93,7 +94,7 @@ def metric(id_: str) -> Response:
     )
 
     def write() -> Response:
-        answer = measurement.measure(versions, known, period, segment, level, strict=strict)
+        answer = measurement.measure(versions, known, period, segment, level, within=within, strict=strict)
         if "only" in request.args:
             answer = replace(answer, estimates=[row for row in answer.estimates if row.detected])
         return jsonify(answer)

@@ -211,8 +211,9 @@ def _experiments(loaded: Registry, metric: Metric, mechanism: Mechanism) -> dict
     """Return what the experiments of a metric need, in words."""
     sentences = []
     for name in (each for each in metric.segments if each in loaded.experiments):
-        planned = loaded.experiments[name].planned
-        people = arm(metric, mechanism, planned)
+        experiment, arms = loaded.experiments[name], loaded.segments[name]
+        planned = experiment.planned
+        people = arm(metric, mechanism, planned, experiment.comparisons(arms, [experiment.base]))
         if people is not None:
             what = f"a difference of {planned:g}{' of the range' if metric.axis else ''}"
             sentences.append(f"{people:,} people in each arm of {name} find {what} in 80% of cases, however often you look")

@@ -473,8 +473,10 @@ def test_what_an_experiment_needs_is_told(linted):
     head = 'segments = { arm = ["old", "new"] }\nexperiments = { arm = { base = "old", planned = 0.02 } }\n'
     sound = f'[metrics.m]\ntype = "boolean"\nepsilon = 1\nexpires = 2999-01-01\nperiod = "month"\n{BODY}'
     (note,) = linted(head + sound + 'segments = ["arm"]\n').notes
-    need = "88,972 people in each arm of arm find a difference of 0.02 in 80% of cases, however often you look"
+    need = "89,033 people in each arm of arm find a difference of 0.02 in 80% of cases, however often you look"
     assert note.facts["experiment"] == need
+    (note,) = linted(head.replace('"new"', '"new", "newer", "newest"') + sound + 'segments = ["arm"]\n').notes
+    assert note.facts["experiment"] == need.replace("89,033", "106,744")
     (note,) = linted(head + sound + 'segments = ["arm"]\nepsilon_permanent = 2\n').notes
     assert note.facts["experiment"].endswith("more periods of the same people hardly help, since each keeps its noise")
     findings = linted(head + sound)

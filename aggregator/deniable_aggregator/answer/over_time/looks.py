@@ -117,8 +117,12 @@ def _looks(version: Published, comparison: Comparison) -> list[tuple[str, tuple[
     between = [[name for name in names if first < name <= last] for first, last in pairwise(["", *ends])]
     selections = [version.covering(cell).within(part) for part in between for cell in cells]
     readings = read(selections)
-    sides = [list(accumulate(readings[at::2], lambda before, new: together([before, new]))) for at in (0, 1)]
+    sides = [list(accumulate(readings[at::2], _added)) for at in (0, 1)]
     return list(zip(ends, zip(*sides, strict=True), strict=True))
+
+
+def _added(before: Reading, new: Reading) -> Reading:
+    return together([before, new])
 
 
 def _look(last: str, first_n: int, second_n: int, row: ValueDiffering) -> Look:

@@ -350,6 +350,15 @@ def test_each_metric_has_the_same_share_of_the_list():
     assert list_page.together([Listed([])], 0)[0].claims == []
 
 
+def test_each_change_is_named_in_the_first_sentences():
+    """Three with their sizes, and others by their names."""
+    move = SimpleNamespace(is_trend=False, p_holm=0.01)
+    rows = [SimpleNamespace(id=id_, state="changed", moves=[move]) for id_ in "abcdefghi"]
+    for changed, more in ((1, ""), (3, ""), (4, " And d."), (5, " And d and e."), (9, " And d, e, f, g and 2 more.")):
+        answer = list_page.headline(rows[:changed])
+        assert ([each.id for each in answer["changes"]], answer["more"]) == (list("abc")[: min(changed, 3)], more)
+
+
 @pytest.mark.parametrize("alike", [False, True], ids=["independent", "dependent"])
 @pytest.mark.parametrize("real", [0, 1, 3])
 def test_a_list_makes_few_false_claims(alike, real):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from deniable_query import Query, QueryError
@@ -123,7 +124,8 @@ def _range(answer: Answer) -> list[str]:
     days = [(row["from"], row["to"]) for row in answer.rows if row["to"]]
     if not days:
         return []
-    first, last = min((each or "" for each, _ in days), default=""), max(each for _, each in days)
+    first, last = min((each or "" for each, _ in days), default=""), max(str(each) for _, each in days)
+    last = min(last, str(datetime.now(UTC).date()))  # of an open period the last day lies ahead
     return [f"Rows from {first} to {last}:" if first else f"Rows up to {last}:"]
 
 

@@ -80,7 +80,7 @@ def overview_file() -> Response:
 def metric(id_: str) -> BaseResponse:
     """Show one metric: over a ``range`` or a ``period``, of all reports or a ``segment``, in an ``order`` and a ``view``."""
     app = visitor.app_shown()
-    only_parameters(*_METRIC, "from", "to", "by", "base", "order", "view", "page")
+    only_parameters(*_METRIC, "from", "to", "by", "base", "value", "order", "view", "page")
     data = MetricData.of_request(app, id_)
     if request.args.get("from") or request.args.get("to"):  # a form has two fields, and an address one range
         question = {name: value for name, value in request.args.items() if value and name not in ("from", "to", "range")}
@@ -112,13 +112,13 @@ def query(id_: str) -> Response:
 
 @blueprint.get("/m/<id_>/chart.svg")
 def chart_file(id_: str) -> Response:
-    """Send the pictures of a metric over time."""
+    """Send the pictures of a metric over time, or that of one ``value``."""
     app = visitor.app_shown()
-    only_parameters(*_METRIC, "by")
+    only_parameters(*_METRIC, "by", "value")
     data = MetricData.of_request(app, id_)
-    over_time = data.over_time
+    over_time = data.chart
     if not over_time or not over_time.pictures:
-        raise Problem(404, "no_picture", "a picture needs two published periods")
+        raise Problem(404, "no_picture", f"a picture needs two published periods{' of a value of the metric' * bool(data.value)}")
     labels = [picture.label for picture in over_time.pictures]
     marks = [f"{mark.capitalize()}." for mark in app.marks]
     text = render_template(
@@ -161,7 +161,12 @@ def comparison(id_: str) -> Response:
         status,
         app=app,
         m=measured,
-        offered=metric_page.offered(measured.periods, question.get("a"), question.get("b"), question.get("period")),
+        times=comparison_page.times(
+            measured.periods,
+            measured.period_length,
+            *(question.get(name) for name in ("a", "b") if "=" not in question.get(name, "")),
+        ),
+        offered=metric_page.offered(measured.periods, question.get("period")),
         metric=id_,
         segments=default,
         beside=comparison_page.beside(first, measured.segments) if first else [],
@@ -246,9 +251,9 @@ def series_file(id_: str) -> Response:
 
 @blueprint.get("/m/<id_>/segments.csv")
 def segments_file(id_: str) -> Response:
-    """Send all segments side by side."""
+    """Send all segments side by side, by one ``value``."""
     app = visitor.app_shown()
-    only_parameters("range", "period", "level", "base", "app")
+    only_parameters("range", "period", "level", "base", "value", "app")
     data = MetricData.of_request(app, id_)
     return _file(app, f"{id_}-segments", download.of_segments(data.measured, data.segments))
 

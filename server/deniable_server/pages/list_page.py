@@ -10,6 +10,7 @@ import numpy as np
 from flask import request
 
 from deniable.messages.plural import plural
+from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.measurement import latest
 from deniable_aggregator.answer.over_time.recent import recent
 from deniable_aggregator.decode.multiple_testing import holm_adjusted
@@ -37,7 +38,7 @@ FILTERS = ("q", "type", "owner", "state")
 """What the list is searched by, as parameters."""
 _STATES: dict[State, str] = {"changed": "Changed", "unpublished": "Not shown", "steady": "No change", "single": "One period"}
 _MOST_LABELS = 100  # answers of a metric among which words are looked for
-_MOST_NAMES = 2  # changes that the first sentence names
+_MOST_NAMES, _MOST_OTHERS = 3, 4  # changes that the first sentences name with their sizes, and without
 _MOST_LETTERS = 8192  # of what is searched, that a page holds for its script
 _ALPHA = 0.05
 
@@ -203,6 +204,8 @@ def headline(rows: Sequence[Row]) -> dict[str, Any]:
     says = (
         f"{len(changed)} of {plural(len(rows), 'metric')} changed: {how}" if changed else "No trend and no change beyond chance"
     )
-    more = f" And {plural(len(changed) - _MOST_NAMES, 'more metric')}." if len(changed) > _MOST_NAMES else ""
+    others = [each.id for each in changed[_MOST_NAMES:]]
+    names = [*others[:_MOST_OTHERS], *([f"{len(others) - _MOST_OTHERS} more"] if len(others) > _MOST_OTHERS else [])]
+    more = f" And {figures.listed(names)}." if others else ""
     waits = f"{plural(len(waiting), 'metric')} {'is' if len(waiting) == 1 else 'are'} not shown yet" if waiting else ""
     return {"says": says, "changes": changed[:_MOST_NAMES], "more": more, "waiting": waits}

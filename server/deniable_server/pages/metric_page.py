@@ -14,7 +14,7 @@ from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.absence import nearest
 from deniable_aggregator.answer.headline import headline
-from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.model.fields import LEVEL, so_far
 from deniable_aggregator.answer.refusal import withholding
 from deniable_server.http import paging
 from deniable_server.pages import frame, number_page
@@ -71,17 +71,17 @@ def page_of(
     period = data.period if data else period
     over_time = data.over_time if data else None
     unit, units = data.units if data else ("", [])
-    chosen = {name: request.args.get(name) for name in ("level", "order", "view", "base", "by")} | {
+    chosen = {name: request.args.get(name) for name in ("level", "order", "view", "base", "value", "by")} | {
         "period": period,
         "segment": data.segment if data else None,
         "range": data.range.text if data else "",
     }
-    days = facts["days"]
+    days = so_far(facts["days"], facts["updated"] or datetime.now(UTC))
     return frame.page(
         "metric.html",
         app=app,
         m=facts | described(app, measured),
-        headline=headline(measured, facts["days"], facts.get("level", LEVEL)),
+        headline=headline(measured, days, facts.get("level", LEVEL)),
         basis=_basis(facts["included"], facts["periods"], declared.metric.period, measured.n, closed=facts.get("closed", True)),
         near=near(app, measured.id),
         offered=offered(facts["periods"], *(span.last for span in facts["included"] if period)),
@@ -173,7 +173,7 @@ def before(earlier: Earlier, level: float) -> dict[str, Any]:
     rows = chart.order(estimated(earlier), by_estimate=True)
     return asdict(earlier) | {
         "title": figures.beginning(earlier.says),
-        "headline": headline(earlier, earlier.days, level),
+        "headline": headline(earlier, so_far(earlier.days, earlier.updated), level),
         "chart": chart.chart(rows[:_MOST_ROWS], over=rows) if rows else None,
     }
 

@@ -53,6 +53,7 @@ class SeriesView:
     sentence: str  # what changed; empty if no two closed periods can be compared
     trend: str  # which lines rise or fall; empty where too few periods are closed
     leads: bool  # whether the trend is what happened: nothing changed since the period before
+    ends: tuple[str, str] | None  # the first and the last period of a trend that was not found, which can be compared
     # Of the most frequent values, `_MOST_LINES` at most; none if fewer than two periods have estimates.
     pictures: tuple[LinePicture, ...]
     labels: tuple[str, ...]  # of the columns of the table: those of the pictures, and then the other values
@@ -70,14 +71,17 @@ class SeriesView:
 
 
 def view(
-    series: Series,  # what is said
-    outline: Series | None = None,  # the same in longer periods, which are drawn; None: what is drawn is what is said
+    series: Series,  # period by period
+    outline: Series | None = None,  # the same in longer periods, which are drawn; None: each period is drawn
     total: int | None = None,  # how many releases there are; None: those of the series
+    *,
+    of_outline: bool = False,  # whether the sentences are of the longer periods, too
+    only: str = "",  # label of the line to draw; empty: the most frequent ones
 ) -> SeriesView | None:
     """Describe what a page shows of a series; None if it has no estimates."""
     course = outline or series
     every, periods, length = _ranked(course), course.periods, course.period_length
-    lines = every[:_MOST_LINES]
+    lines = [line for line in every if line.label == only] if only else every[:_MOST_LINES]
     if not lines:
         return None
     listed = every if len(every) * len(periods) <= _MOST_CELLS else lines
@@ -88,10 +92,14 @@ def view(
     is_drawn = sum(each.state == "published" for each in periods) > 1
     pins, shifts = _pins(series, course, lines)
     own = {line.label: line for line in series.lines}
+    words = course if of_outline else series
+    trends = [trend for _, trend in trends_of(words)]
+    has_trend = any(trend.differs for trend in trends)
     return SeriesView(
-        sentence=series.says,
-        trend=series.trend_says,
-        leads=any(trend.differs for _, trend in trends_of(series)) and not any(each.differs for _, each in changes_of(series)),
+        sentence=words.says,
+        trend=words.trend_says,
+        leads=has_trend and not any(each.differs for _, each in changes_of(words)),
+        ends=(trends[0].since, trends[0].last) if trends and not has_trend else None,
         pictures=tuple(
             timeline.picture(
                 line,

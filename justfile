@@ -70,10 +70,12 @@ pictures:
     pytest -q tests/system/browser --pictures pictures
     cp pictures/dashboard.png docs/dashboard.png
 
-# Build the script that servers hand to web pages, from client/typescript (needs Node, and fetches its tools)
-script:
-    cd client/typescript && npm ci --ignore-scripts --silent && npm run --silent script -- --log-level=warning
-    cp client/typescript/dist/deniable.js server/deniable_server/sdk/deniable.js
+# Build the scripts of web pages that servers hand out, from client/typescript (needs Node, and fetches its tools)
+scripts:
+    deniable registry show --typescript server/deniable_server/web/metrics.toml >client/typescript/demo/registry.ts
+    cd client/typescript && npm ci --ignore-scripts --silent && npm run --silent script && npm run --silent demo
+    cp client/typescript/dist/deniable.js server/deniable_server/web/deniable.js
+    cp client/typescript/dist/demo.js server/deniable_server/web/demo/demo.js
 
 # The site, with warnings as errors, into the folder site
 docs:

@@ -65,10 +65,15 @@ def test_its_size(package):
     assert len(gzip.compress((package / "build" / "all.js").read_bytes(), 9)) <= MOST_BYTES
 
 
-def test_the_script_that_servers_hand_out_is_built_from_this_source(package):
-    """Byte for byte: `just script` renews it."""
+def test_the_scripts_that_servers_hand_out_are_built_from_this_source(package, capsys):
+    """Byte for byte: `just scripts` renews them."""
     run("npm", "run", "--silent", "script", cwd=package)
     assert (package / "dist" / "deniable.js").read_bytes() == script.content()
+    run("npm", "run", "--silent", "demo", cwd=package)
+    web = ROOT / "server" / "deniable_server" / "web"
+    assert (package / "dist" / "demo.js").read_bytes() == (web / "demo" / "demo.js").read_bytes()
+    assert main(["registry", "show", "--typescript", str(web / "metrics.toml")]) == 0
+    assert capsys.readouterr().out == (SOURCE / "demo" / "registry.ts").read_text("utf-8")
 
 
 def test_it_can_be_installed_elsewhere(package, node, tmp_path):

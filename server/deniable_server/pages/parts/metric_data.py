@@ -13,6 +13,7 @@ from flask import request, url_for
 from deniable.registry import period
 from deniable_aggregator.answer.measurement import measure
 from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.model.number import line_names
 from deniable_aggregator.answer.over_time import series
 from deniable_aggregator.answer.select import state_of
 from deniable_aggregator.publish import release
@@ -47,17 +48,19 @@ class MetricData:
     period: str | None
     segment: str | None
     range: TimeRange
+    within: str | None  # a range of a number
     by: str  # the parameter
     base: str
 
     @classmethod
     def of_request(cls, app: App, name: str) -> MetricData:
         """Read what the request asks of a metric. A form sends an empty parameter for all."""
-        period, segment, by, base = (request.args.get(each) or None for each in ("period", "segment", "by", "base"))
+        names = ("period", "segment", "value", "by", "base")
+        period, segment, within, by, base = (request.args.get(each) or None for each in names)
         published, dates = published_of(app, name), time_range.of_request()
         if dates.dates:  # as the audit log has the range of a query
             visit().details["period"] = "/".join(dates.dates.names(published[0].length))
-        return cls(app, name, published, level_asked(), period, segment, dates, by or "", base or "")
+        return cls(app, name, published, level_asked(), period, segment, dates, within, by or "", base or "")
 
     @property
     def is_part(self) -> bool:
@@ -68,7 +71,7 @@ class MetricData:
     def measured(self) -> Measurement:
         """Its estimates."""
         known = release.summaries(self.app.store)
-        return measure(self.published, known, self.period, self.segment, self.level, dates=self.range.dates)
+        return measure(self.published, known, self.period, self.segment, self.level, dates=self.range.dates, within=self.within)
 
     @cached_property
     def version(self) -> Published:
@@ -126,7 +129,7 @@ class MetricData:
     @property
     def question(self) -> dict[str, str]:
         """The parameters that say what is parameters of it."""
-        parameters = {"range": self.range.text, "period": self.period, "segment": self.segment}
+        parameters = {"range": self.range.text, "period": self.period, "segment": self.segment, "value": self.within}
         level = {} if self.level == LEVEL else {"level": f"{self.level:g}"}
         return {name: value for name, value in parameters.items() if value} | level
 
@@ -141,6 +144,9 @@ class MetricData:
         query: dict[str, Any] = {"metrics": [self.name]}
         if self.segment:
             query["filters"] = [["is", name, [value]] for name, value in (part.split("=", 1) for part in self.segment.split(","))]
+        if self.within:
+            figures = [*line_names(self.version.declared.metric), self.within]
+            query["filters"] = [*query.get("filters", []), ["is", "value", figures]]
         if days := self._days():
             query["date_range"] = list(days)
         return query if self.level == LEVEL else query | {"level": self.level}

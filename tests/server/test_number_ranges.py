@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import re
+from html import unescape
+from io import StringIO
+
 import pytest
 from registries import metric_toml, registry_toml
 
+from deniable_query import Query
+
 from .conftest import READ
 from .test_openapi import check
+from .test_ranges import snippets
 from .test_rows import LOAD, day, fill_days, once, rows, send
 
 HELD = registry_toml(
@@ -53,7 +61,7 @@ def within(*words):
 
 
 def test_a_range_is_a_row_with_a_share(shop):
-    """With its interval and its count, among the other figures of the number; it obeys segments and what is withheld."""
+    """With its interval and its count, among the other figures of the number. What is withheld stays so."""
     share, median = rows(shop, metrics=["wait"], filters=within("300..700", "p50"))[::-1]
     assert (share["value"], median["value"]) == ("300..700", "p50")
     assert share["low"] < 2 / 3 < share["high"]
@@ -160,3 +168,51 @@ def test_the_same_share_is_in_a_row_and_in_the_answer(shop):
 def test_an_answer_without_ranges_refuses_one(shop, metric, code):
     answer = shop.get(f"/api/v1/metrics/{metric}?value=1..2")
     assert (answer.status_code, answer.get_json()["code"]) == (code, "value")
+
+
+@pytest.fixture
+def client(shop):
+    return shop.http
+
+
+def page(client, path):
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.get_data(as_text=True)
+    return unescape(answer.get_data(as_text=True))
+
+
+def test_the_form_of_a_range_leads_to_its_address(client):
+    """All that was chosen stays, and an empty field is an open end."""
+    answer = client.get("/m/wait?above=300&at_most=&level=0.9&range=&segment=platform%3Dlinux")
+    assert (answer.status_code, answer.location) == (303, "/m/wait?level=0.9&segment=platform%3Dlinux&value=300..#range")
+    html = page(client, answer.location)
+    assert re.search(r'name="above" value="300">.*name="at_most" value="">', html, re.DOTALL)
+    assert '<input type="hidden" name="segment" value="platform=linux">' in html
+
+
+def test_the_page_shows_what_the_api_answers(client, shop):
+    html = page(client, "/m/wait?value=300..700&level=0.9")
+    share = shop.get("/api/v1/metrics/wait?value=300..700&level=0.9").get_json()["number"]["range_share"]
+    assert f'<p class="range-share">{share["says"]}</p>' in html
+    (line,) = (row for row in csv.DictReader(StringIO(page(client, "/m/wait/values.csv?value=300..700"))) if ".." in row["value"])
+    assert (line["value"], float(line["estimate"])) == ("share of 300..700", pytest.approx(share["share"]))
+
+
+def test_the_same_as_a_query_has_the_range(client, shop):
+    html = page(client, "/m/wait?value=300..&segment=platform%3Dlinux")
+    (link,) = re.findall(r'href="([^"]+)">The same as a query', html)
+    shell, python = snippets(client.get(link).get_data(as_text=True))
+    listed = shop.http.get(shell, headers={"Authorization": f"Bearer {READ}"}).get_json()["rows"]
+    assert (listed[0]["value"], listed[-1]["value"]) == ("mean", "300..")
+    figures = [row["value"] for row in listed]
+    assert python == Query("http://localhost", "rk_...").metric("wait").where(platform="linux", value=figures)
+
+
+@pytest.mark.parametrize(("path", "has_form"), [("/m/wait", True), ("/m/size", False), ("/m/theme", False)])
+def test_only_numbers_with_a_distribution_have_the_form(client, path, has_form):
+    assert ('name="at_most"' in page(client, path)) == has_form
+
+
+def test_a_range_that_is_none_is_refused_on_the_page(client):
+    answer = client.get("/m/wait?above=5&at_most=2")
+    assert client.get(answer.location).status_code == 400

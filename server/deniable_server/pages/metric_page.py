@@ -77,7 +77,6 @@ def page_of(
         "period": period,
         "segment": data.segment if data else None,
         "range": data.range.text if data else "",
-        "value": data.within if data else None,
     }
     days = so_far(facts["days"], facts["updated"] or datetime.now(UTC))
     return frame.page(

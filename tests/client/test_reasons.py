@@ -25,6 +25,7 @@ from deniable.messages.reasons import (
     ANSWERS,
     CODES,
     FAILURES,
+    INSTEAD,
     LOSSES,
     OF_PEOPLE,
     REFUSALS,
@@ -538,7 +539,8 @@ def test_a_number_beyond_the_range_is_named_while_developing(client_of, caplog, 
     assert caplog.messages == [f"deniable: size: clipped: {words}"] * named
     arrival = client.flush(60)
     assert arrival.clipped == ({"size": 2} if named else {})
-    assert str(arrival) == f"arrived: 3 reports (size){'; 2 clipped (size)' * named}"
+    clipped = f"; 2 clipped numbers (size); why: size: {INSTEAD['clipped'].words()}"
+    assert str(arrival) == f"arrived: 3 reports (size){clipped * named}"
     assert client.stats()["clipped"] == 2
 
 
@@ -690,7 +692,7 @@ def test_an_arrival_says_of_each_metric_what_became_of_it(case, monkeypatch):
         f"{REFUSALS['definition_mismatch'].happened}; {ANSWERS['before_init'].happened}; "
         f"offten: {ANSWERS['unknown_metric'].happened}; split: {off}; old: its collection has ended (on 2001-01-01); "
         "rare: `sample` has left this answer out (it is 0.000001); "
-        f"ui.theme: {ANSWERS['this_period'].happened} (1 in each day)"
+        f"ui.theme: {ANSWERS['this_period'].happened} (1 in each day); often: {INSTEAD['undeclared'].words()}"
     )
     assert arrival.metrics["often"] == {"refused": 1, "sent": 1}
     assert arrival.metrics["ui.theme"] == {"sent": 1, "this_period": 1}

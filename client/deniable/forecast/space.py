@@ -126,7 +126,9 @@ def summary(of: Sequence[Space]) -> str:
     """Return the figure in words, with the metrics that make most of it."""
     largest = sorted(of, key=lambda version: -total([version]))[:_SHOWN]
     most = ", ".join(f"{version.name} {written(total([version]))}" for version in largest)
-    return f"sums and releases take at most {written(total(of))} in the store, most of it for {most}"
+    sentence = f"sums and releases take at most {written(total(of))} in the store"
+    # Rounded up, each of some small metrics takes as much as all of them.
+    return sentence if written(total(of)) == written(total(largest[-1:])) else f"{sentence}, most of it for {most}"
 
 
 def doubt(of: Sequence[Space], maxmemory: int) -> str | None:

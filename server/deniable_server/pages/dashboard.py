@@ -65,7 +65,7 @@ _METRIC = ("range", "period", "segment", "level", "app")
 def index() -> Response:
     """List the metrics of an app, `list_page.MOST_ROWS` of them on each ``page``."""
     app = visitor.app_shown()
-    only_parameters("q", "type", "owner", "state", "page", "app")
+    only_parameters("q", "type", "owner", "state", "sort", "page", "app")
     return list_page.page_of(app)
 
 
@@ -73,7 +73,7 @@ def index() -> Response:
 def overview_file() -> Response:
     """Send what the list shows, of all metrics that were searched for."""
     app = visitor.app_shown()
-    only_parameters("q", "type", "owner", "state", "app")
+    only_parameters("q", "type", "owner", "state", "sort", "app")
     return _file(app, "overview", download.of_rows(list_page.sought(app)))
 
 
@@ -277,6 +277,15 @@ def overview() -> Response:
     app = visitor.owned_app()
     only_parameters("page")
     return live_page.overview(app)
+
+
+@blueprint.get("/health")
+def health() -> Response:
+    """Show an admin whether the pipeline runs, what was refused, and what looks made up."""
+    live.note_question()
+    app = visitor.owned_app()
+    only_parameters()
+    return live_page.health(app)
 
 
 @blueprint.get("/m/<id_>/live")

@@ -36,6 +36,8 @@ MOST_ROWS = 48
 """Metrics on one page of a list."""
 FILTERS = ("q", "type", "owner", "state")
 """What the list is searched by, as parameters."""
+SORTS = {"": "as declared", "name": "by name", "owner": "by owner", "reports": "by reports"}
+"""The orders of the list, in which metrics stand within each group."""
 _STATES: dict[State, str] = {"changed": "Changed", "unpublished": "Not shown", "steady": "No change", "single": "One period"}
 _MOST_LABELS = 100  # answers of a metric among which words are looked for
 _MOST_NAMES, _MOST_OTHERS = 3, 4  # changes that the first sentences name with their sizes, and without
@@ -53,10 +55,11 @@ class Group:
 
 
 def page_of(app: App) -> Response:
-    """List the metrics of an app that ``q``, ``type``, ``owner`` and ``state`` ask for, on one ``page``."""
+    """List the metrics of an app that ``q``, ``type``, ``owner`` and ``state`` ask for, by ``sort``, on one ``page``."""
     known = release.summaries(app.store)
     search = {name: request.args[name] for name in FILTERS if request.args.get(name)}
-    ids, counts = matching(app, *(search.get(name, "") for name in FILTERS[:3])), dict[str, int | None]()
+    ids, sort = ordered(app, matching(app, *(search.get(name, "") for name in FILTERS[:3])), known)
+    counts = dict[str, int | None]()
     listed: Sequence[Row]
     if search.get("state") or len(ids) <= MOST_ROWS:
         everything = rows(app, ids, known)
@@ -82,8 +85,10 @@ def page_of(app: App) -> Response:
         owners=owners(app),
         states={state: (text, counts.get(state)) for state, text in _STATES.items()},
         search=search,
-        links=remembered | search,
-        without_state=remembered | {name: value for name, value in search.items() if name != "state"},
+        sorts=SORTS,
+        sort=sort.get("sort", ""),
+        links=remembered | search | sort,
+        without_state=remembered | sort | {name: value for name, value in search.items() if name != "state"},
         matches=matches,
         page=page,
         pages=pages,
@@ -94,7 +99,8 @@ def page_of(app: App) -> Response:
 def sought(app: App) -> list[Row]:
     """Return the rows of all metrics that the request asks for."""
     search = [request.args.get(name, "") for name in FILTERS]
-    listed = rows(app, matching(app, *search[:3]), release.summaries(app.store))
+    known = release.summaries(app.store)
+    listed = rows(app, ordered(app, matching(app, *search[:3]), known)[0], known)
     return [each for each in listed if search[3] in ("", each.state)]
 
 
@@ -112,6 +118,22 @@ def matching(app: AppMetrics, text: str = "", type_: str = "", owner: str = "") 
         return all(word in texts for word in words)
 
     return [id_ for id_ in app.highest if is_match(id_)]
+
+
+def ordered(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary]) -> tuple[list[str], dict[str, str]]:
+    """Sort metrics as ``sort`` asks for; return them, and the parameter that links repeat. As declared by default."""
+    sort = request.args.get("sort", "")
+
+    def reports(id_: str) -> int:
+        return sum(known[each.definition].n for each in app.versions_of(id_) if each.definition in known)
+
+    if sort == "name":
+        ids = sorted(ids)
+    elif sort == "owner":
+        ids = sorted(ids, key=lambda id_: (not app.highest[id_].metric.owner, app.highest[id_].metric.owner.lower(), id_))
+    elif sort == "reports":
+        ids = sorted(ids, key=lambda id_: (-reports(id_), id_))
+    return list(ids), {"sort": sort} if sort in SORTS and sort else {}
 
 
 def searched(app: AppMetrics, id_: str) -> str:

@@ -534,7 +534,7 @@ def test_a_number_beyond_the_range_is_named_while_developing(client_of, caplog, 
     client = client_of(registry=parse(REGISTRY.replace('unit = "bytes"', 'unit = "bytes"\nper_period = 100')), **options)
     for number in (10, 3210000, -1):
         assert client.record("size", number)
-    words = "3210000 is beyond the range, 0 to 10 bytes: the nearer end was reported instead; stats() counts such numbers"
+    words = "3210000 is beyond the range, 0 to 10 bytes: the nearer end was reported instead; stats() counts such answers"
     assert caplog.messages == [f"deniable: size: clipped: {words}"] * named
     arrival = client.flush(60)
     assert arrival.clipped == ({"size": 2} if named else {})

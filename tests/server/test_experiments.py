@@ -72,6 +72,30 @@ def test_arms_are_compared_for_all_looks(shop):
     assert across["experiment"] is None
 
 
+def test_several_arms_are_compared_together(serve):
+    """With more arms each comparison with the base reaches farther, so that one of all is wrong no more often."""
+    arms = ["control", "large", "larger", "largest", "none"]
+    shop = serve(REGISTRY.replace('"control", "large"', ", ".join(f'"{arm}"' for arm in arms)))
+    for arm, dark in zip(arms, (400, 470, 400, 400, 400), strict=True):
+        send(shop, "theme", [1] * dark + [0] * (1600 - dark), week(2), segment=f"platform=linux,arm={arm}")
+    shop.drain(days=40)
+    other_pair = answered(shop, "theme/compare?a=arm=larger&b=arm=large")
+    assert other_pair["experiment"]["comparisons"] == 10
+    five = answered(shop, "theme/compare?a=arm=control&b=arm=large&level=0.9")
+    shop.app.registry.segments["arm"] = tuple(arms[:2])  # the same reports, as if there were no other arms
+    two = answered(shop, "theme/compare?a=arm=control&b=arm=large&level=0.9")
+    assert (two["experiment"]["comparisons"], five["experiment"]["comparisons"]) == (1, 4)
+    assert "for all 4 comparisons of arms together" in five["experiment"]["says"]
+    assert "comparisons of arms" not in two["experiment"]["says"]
+    for one, other in zip(two["differences"], five["differences"], strict=True):
+        assert one["interval"] == other["interval"]
+        assert other["simultaneous"][0] < one["simultaneous"][0] < one["simultaneous"][1] < other["simultaneous"][1]
+    assert five["overall"]["p_value"] == pytest.approx(min(1, 4 * two["overall"]["p_value"]))
+    for answer in (two, five):
+        excluded = any(not low <= 0 <= high for low, high in (each["simultaneous"] for each in answer["differences"]))
+        assert answer["overall"]["differs"] == excluded
+
+
 def test_arms_of_other_sizes_than_declared_are_told(shop):
     """The API, the page and the doctor say so in one sentence; of arms as declared nothing."""
     sizes = ask(shop, "theme/compare?a=arm=control&b=arm=large")["experiment"]["sizes"]

@@ -140,6 +140,9 @@ OPERATIONS = (
         codes=KEYED | {404: ("no_signed_registry",)},
     ),
     Operation(
+        "get", addresses.SCRIPT, "Get the SDK for web pages, as a script", {200: None, 304: None}, media=("text/javascript",)
+    ),
+    Operation(
         "get",
         "/api/v1/metrics",
         "List the metrics of the key's app",
@@ -162,13 +165,14 @@ OPERATIONS = (
             _DATE_RANGE,
             _parameter("query", "period", _TEXT, "A collection window; default: all that were published"),
             _parameter("query", "segment", _TEXT, "A cell, e.g. platform=linux; default: all reports"),
+            _parameter("query", "value", _TEXT, "Of a number a range whose share is asked for, e.g. 200..500, 200.. or ..500"),
             _LEVEL,
             _parameter("query", "only", {"enum": ["detected"]}, "Leave out what was not detected"),
             _parameter("query", "bands", {"enum": ["strict"]}, "Bands of quantiles that hold without any approximation"),
         ),
         codes=KEYED
         | {
-            400: ("bands", "date_range", "level", "only", "period", "segment", "unknown_parameter"),
+            400: ("bands", "date_range", "level", "only", "period", "segment", "unknown_parameter", "value"),
             403: ("withheld",),
             404: ("unknown_metric", "unknown_version"),
         },

@@ -26,6 +26,7 @@ from deniable_aggregator.answer.difference import compare
 from deniable_aggregator.answer.difference.sentence import planned_in_words
 from deniable_aggregator.answer.measurement import measure
 from deniable_aggregator.answer.over_time import looks
+from deniable_aggregator.answer.question.side import JOINT
 from deniable_aggregator.answer.refusal import Incomparable, Refusal
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish import release
@@ -80,9 +81,13 @@ def overview_file() -> Response:
 def metric(id_: str) -> BaseResponse:
     """Show one metric: over a ``range`` or a ``period``, of all reports or a ``segment``, in an ``order`` and a ``view``."""
     app = visitor.app_shown()
-    only_parameters(*_METRIC, "from", "to", "by", "base", "value", "order", "view", "page")
+    only_parameters(*_METRIC, "from", "to", "above", "at_most", "by", "base", "value", "order", "view", "page")
+    if request.args.get("above") or request.args.get("at_most"):  # a form has two fields, and an address one range
+        question = {name: value for name, value in request.args.items() if value and name not in ("above", "at_most", "value")}
+        question["value"] = JOINT.join(request.args.get(name, "") for name in ("above", "at_most"))
+        return redirect(f"{url_for('.metric', id_=id_)}?{urlencode(question)}#range", 303)
     data = MetricData.of_request(app, id_)
-    if request.args.get("from") or request.args.get("to"):  # a form has two fields, and an address one range
+    if request.args.get("from") or request.args.get("to"):
         question = {name: value for name, value in request.args.items() if value and name not in ("from", "to", "range")}
         address = url_for(".metric", id_=id_)
         return redirect(f"{address}?{urlencode({**question, 'range': data.range.text})}", 303)
@@ -98,7 +103,7 @@ def metric(id_: str) -> BaseResponse:
 def query(id_: str) -> Response:
     """Write what the page of a metric shows as a query, for a shell and for Python."""
     app = visitor.app_shown()
-    only_parameters("range", "period", "segment", "level", "app")
+    only_parameters("range", "period", "segment", "value", "level", "app")
     data = MetricData.of_request(app, id_)
     return page(
         "query.html",
@@ -237,7 +242,7 @@ def _experiment(app: App, id_: str) -> ExperimentAnswer:
 def values_file(id_: str) -> Response:
     """Send the estimates that the page of a metric shows, of all values."""
     app = visitor.app_shown()
-    only_parameters(*_METRIC)
+    only_parameters(*_METRIC, "value")
     return _file(app, f"{id_}-values", download.of_values(MetricData.of_request(app, id_).measured))
 
 

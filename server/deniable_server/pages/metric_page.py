@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 from flask import request
 from msgspec.structs import asdict, replace
 
+from deniable.mechanisms.sets import OfSets
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.absence import nearest
 from deniable_aggregator.answer.headline import headline
 from deniable_aggregator.answer.model.fields import LEVEL, so_far
+from deniable_aggregator.answer.question import number_range
+from deniable_aggregator.answer.question.side import JOINT
 from deniable_aggregator.answer.refusal import withholding
 from deniable_server.http import paging
 from deniable_server.pages import frame, number_page
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     from flask import Response
 
+    from deniable.mechanisms import Mechanism
     from deniable.registry import Metric
     from deniable_aggregator.answer.app import AppMetrics
     from deniable_aggregator.answer.model.fields import Span
@@ -73,6 +77,7 @@ def page_of(
         "period": period,
         "segment": data.segment if data else None,
         "range": data.range.text if data else "",
+        "value": data.within if data else None,
     }
     days = so_far(facts["days"], facts["updated"] or datetime.now(UTC))
     return frame.page(
@@ -90,6 +95,7 @@ def page_of(
         units=units,
         segments=data.segments if data and measured.n else None,
         ranges=time_range.RANGES,
+        number_range=_number_range(declared.metric, data),
         days=data.range.days if data and ".." in data.range.text else None,
         range_words=data.range.words if data else "",
         range_link=data.range.fixed if data and ".." not in data.range.text else "",
@@ -113,6 +119,14 @@ def page_of(
         nearest=nearest(period, facts["periods"]) if period else [],
         **parts,
     )
+
+
+def _number_range(metric: Metric, data: MetricData | None) -> tuple[str, str] | None:
+    """Return the ends of the range of a number that is asked for, as they were written; None where there are no ranges."""
+    if data is None or not number_range.has_ranges(metric):
+        return None
+    above, _, at_most = (data.within or "").partition(JOINT)
+    return above, at_most
 
 
 def _basis(
@@ -258,7 +272,14 @@ def described(app: AppMetrics, measured: Estimates) -> dict[str, Any]:
         **_order_and_options(measured),
         "awaited": app.awaited(declared),
         "part": declared.mechanism.part,
+        "most": metric.most,
+        "at_once": _at_once(declared.mechanism),
     }
+
+
+def _at_once(mechanism: Mechanism) -> int:
+    """Return how many options a report about a set is about; 0 of other metrics."""
+    return int(mechanism.about * mechanism.options_listed) if isinstance(mechanism, OfSets) else 0
 
 
 def _domain(metric: Metric, size: int, *, candidates: bool) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import accumulate, islice, pairwise
 from typing import TYPE_CHECKING
 
-from deniable.forecast.precision import arm as people_needed
+from deniable.forecast.precision import people_needed
 from deniable_aggregator.answer.difference import compare, differences_of
 from deniable_aggregator.answer.model.experiment import ArmCourse, ExperimentAnswer, Look
 from deniable_aggregator.answer.model.fields import LEVEL
@@ -52,7 +52,7 @@ def experiment(
     name = segment or names[0]
     declared = version.app.registry.experiments[name]
     comparisons = list(arm_comparisons(published, _pairs(version, name), level))
-    arms = [course for each in comparisons if (course := _course(published, each, value, declared.planned))]
+    arms = [course for each in comparisons if (course := _course(published, each, value))]
     sizes = next((comparison.experiment.sizes for comparison in comparisons if comparison.experiment), None)
     return ExperimentAnswer(
         trial=version.app.trial,
@@ -61,7 +61,7 @@ def experiment(
         segment=name,
         base=declared.base,
         planned=float(declared.planned),
-        people=people_needed(version.declared.metric, version.declared.mechanism, declared.planned),
+        people=people_needed(version.declared.metric, version.declared.mechanism, declared, version.app.registry.segments[name]),
         level=level,
         sizes=sizes,
         arms=arms,
@@ -91,7 +91,7 @@ def arm_comparisons(
             yield comparison
 
 
-def _course(published: Sequence[Published], comparison: Comparison, value: str | None, planned: float) -> ArmCourse | None:
+def _course(published: Sequence[Published], comparison: Comparison, value: str | None) -> ArmCourse | None:
     """Follow one difference of a comparison; None if it has no such value."""
     rows = [row for row in comparison.differences if row.value is not False]  # the share of no mirrors that of yes
     followed = min((row for row in rows if value in (None, row.label)), key=lambda row: row.p_value, default=None)
@@ -101,7 +101,7 @@ def _course(published: Sequence[Published], comparison: Comparison, value: str |
     *earlier, (last, _) = _looks(version, comparison)
     looks = []
     for name, sides in earlier:
-        differences = differences_of(*sides, comparison.level, planned).rows
+        differences = differences_of(*sides, comparison.level, comparison.experiment).rows
         row = next((row for row in differences if row.label == followed.label), None)
         if row is not None:
             looks.append(_look(name, sides[0].n, sides[1].n, row))
@@ -117,8 +117,12 @@ def _looks(version: Published, comparison: Comparison) -> list[tuple[str, tuple[
     between = [[name for name in names if first < name <= last] for first, last in pairwise(["", *ends])]
     selections = [version.covering(cell).within(part) for part in between for cell in cells]
     readings = read(selections)
-    sides = [list(accumulate(readings[at::2], lambda before, new: together([before, new]))) for at in (0, 1)]
+    sides = [list(accumulate(readings[at::2], _added)) for at in (0, 1)]
     return list(zip(ends, zip(*sides, strict=True), strict=True))
+
+
+def _added(before: Reading, new: Reading) -> Reading:
+    return together([before, new])
 
 
 def _look(last: str, first_n: int, second_n: int, row: ValueDiffering) -> Look:

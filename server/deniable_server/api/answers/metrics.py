@@ -83,10 +83,11 @@ def metric(id_: str) -> Response:
     """Estimate one metric: of all reports or a ``segment``; over everything published, a ``date_range`` or one ``period``."""
     # `id` is the metric's id, or `metric@version` for one version only.
     app = app_by_read_key()
-    only_parameters("date_range", "period", "segment", "level", "only", "bands")
+    only_parameters("date_range", "period", "segment", "value", "level", "only", "bands")
     if request.args.get("only", "detected") != "detected":
         raise Problem(400, "only", f"only is detected, or not given; this is {request.args['only'][:LONGEST_SHOWN]}")
     period, segment, strict = request.args.get("period"), request.args.get("segment"), _strict_asked(app, id_)
+    within = request.args.get("value")
     level, versions, known = level_asked(), published_of(app, id_), release.summaries(app.store)
     dates = dates_asked(versions[0].length)
     context = (
@@ -96,7 +97,7 @@ def metric(id_: str) -> Response:
     )
 
     def write() -> Response:
-        answer = measurement.measure(versions, known, period, segment, level, strict=strict, dates=dates)
+        answer = measurement.measure(versions, known, period, segment, level, within=within, strict=strict, dates=dates)
         if "only" in request.args:
             answer = replace(answer, estimates=[row for row in answer.estimates if row.detected])
         return jsonify(answer)

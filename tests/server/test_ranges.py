@@ -310,6 +310,23 @@ def test_medians_of_segments_are_compared(client):
     assert re.search(r'<p class="says">The median is higher with platform macos', html)
 
 
+def test_each_value_has_its_line_in_the_table(client):
+    """With the first and the last estimate of the series, on a scale of its own; consistent shares have none."""
+    html = page(client, "/m/gear").partition('id="values"')[2].partition("</table>")[0]
+    lines = re.findall(r"<bdi>([^<]+)</bdi>.*?<path d=\"([^\"]+)\"/></svg>([^<]+)</td></tr>", html)
+    shop = client.application.extensions["deniable"].apps["shop"]
+    course = series(Published.of_each(shop, [shop.highest["gear"]]))
+    assert {label for label, _, _ in lines} == {f"tool {number}" for number in range(8)}
+    for label, path, words in lines:
+        (line,) = [each for each in course.lines if each.label == label]
+        first, last = line.points[0], line.points[-1]
+        measure = Measure(is_share=True)
+        text = [measure.estimate(point.estimate, point.interval) for point in (first, last)]
+        assert words == f"{text[0].removesuffix('%')} \N{RIGHTWARDS ARROW} {text[1]}"
+        assert (path.startswith("M0 "), path.count("L"), "L99 " in path) == (True, len(course.periods) - 1, True)
+    assert 'class="line"' not in page(client, "/m/gear?view=consistent")
+
+
 def test_a_picture_is_of_the_answer_that_is_chosen(client):
     """One beyond those that the page draws, too; without one the picture has them all."""
     svg = page(client, "/m/gear/chart.svg?value=tool%204")

@@ -118,7 +118,7 @@ function questions(): HTMLElement[] {
 }
 
 function told(toss: Toss): string {
-  if (toss.chance === null) return toss.sides === 1 ? "" : `die with ${toss.sides} sides: ${toss.result + 1}`;
+  if (toss.chance === null) return toss.sides === 1 ? "" : `die with ${toss.sides} sides, thrown in either case: ${toss.result + 1}`;
   return `coin that says “truth” ${percent(toss.chance, 0)} of the time: ${toss.result ? "truth" : "another answer"}`;
 }
 

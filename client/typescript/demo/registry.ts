@@ -64,7 +64,7 @@ export default {
       "values": [
         "light",
         "dark",
-        "as the system says"
+        "system"
       ],
       "factors": null,
       "max_length": null,
@@ -86,7 +86,7 @@ export default {
       "epsilon_permanent": null,
       "mechanism": "grr",
       "canonical": "grr 3 5837465777/2147483648 5837465777/10132433073 2147483648/10132433073 1x3 index",
-      "fingerprint": "a2b6946823f6061d",
+      "fingerprint": "92d0b38332ff39dc",
       "layout": {
         "kind": "index",
         "rows": 1,

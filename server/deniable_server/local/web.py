@@ -38,7 +38,7 @@ _SHARES: dict[str, tuple[float, ...]] = {
     "tabs.open": (0.25, 0.4, 0.25, 0.1),
 }
 _COUNT_SECONDS = 120.0
-_FILES = {"/": ("index.html", "text/html"), "/demo.js": ("demo.js", "text/javascript"), "/demo.css": ("demo.css", "text/css")}
+_FILES = {"/": ("demo.html", "text/html"), "/demo.js": ("demo.js", "text/javascript"), "/demo.css": ("demo.css", "text/css")}
 _PLACE = "deniable_server"
 
 
@@ -159,7 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
             content = files(_PLACE).joinpath("web", "demo", name).read_bytes()
             # The page then sends to the server, and does not count by itself.
             live = content.replace(b'<html lang="en">', f'<html lang="en" data-dsn="{self._crowd.dsn}">'.encode())
-            self._send(kind, live if name == "index.html" else content)
+            self._send(kind, live if name == "demo.html" else content)
         else:
             self.send_error(404)
 

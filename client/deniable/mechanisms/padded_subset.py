@@ -135,7 +135,7 @@ class PaddedSubset(OfSets):
             chosen += has
         return sorted(held[:most])
 
-    def told(self, payload: bytes) -> dict[int, bool]:
+    def options_of(self, payload: bytes) -> dict[int, bool]:
         """Return all options, each with its bit."""
         bits = self.layout.unpack(payload)[1]
         return {option: bool(bits >> option & 1) for option in range(self.options_listed)}
@@ -170,8 +170,8 @@ class PaddedSubset(OfSets):
 
     def quantities(self, value: int) -> tuple[Fraction, ...]:
         """Return, for each option, the chance that the answer names it once it is cut."""
-        kept = Fraction(self.most, max(value.bit_count(), self.most))
-        return tuple(kept * (value >> option & 1) for option in range(self.options_listed))
+        chance = Fraction(self.most, max(value.bit_count(), self.most))
+        return tuple(chance * (value >> option & 1) for option in range(self.options_listed))
 
     def scores(self, payload: bytes) -> tuple[Fraction, ...]:
         """Return the score of each option."""

@@ -542,6 +542,19 @@ def test_a_number_beyond_the_range_is_named_while_developing(client_of, caplog, 
     assert client.stats()["clipped"] == 2
 
 
+@pytest.mark.parametrize(("options", "named"), [({"dsn": "http://k@localhost/shop"}, True), ({}, False)])
+def test_a_set_that_is_cut_is_named_while_developing(client_of, caplog, options, named):
+    """Once, and `flush` counts such answers. On people's devices nothing shows it, but a count that stays there."""
+    metric = metric_toml("to", type="set", values=["a", "b", "c"], most=2, per_period=100)
+    client = client_of(registry=parse(registry_toml(metric)), segments={}, **options)
+    for answer in (["a", "b"], ["a", "b", "c"], {"c", "a", "b"}, ["a", "a", "a"]):
+        assert client.record("to", answer)
+    words = "['a', 'b', 'c'] has more than 2 options: 2 of them, drawn at random, counted; stats() counts such answers"
+    assert caplog.messages == [f"deniable: to: clipped: {words}"] * named
+    assert client.flush(60).clipped == ({"to": 2} if named else {})
+    assert client.stats()["clipped"] == 2
+
+
 # names
 
 

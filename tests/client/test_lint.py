@@ -656,9 +656,7 @@ def test_the_cap_of_a_set(linted, most, epsilon, better):
     """What becomes of longer answers is said; lint warns of a cap that only costs."""
     text = f'type = "set"\nvalues = [{", ".join(map(repr, "abcdefghij"))}]\nother = "j"\nmost = {most}\nepsilon = {epsilon}\n'
     facts, doubts = note_of(linted, f'{text}expires = 2999-01-01\nperiod = "month"\n{BODY}')
-    assert facts["answers"] == (
-        f"any of 10 options; of more than {most}, {most} of them count, drawn at random on the device"
-    )
+    assert facts["answers"] == (f"any of 10 options; of more than {most}, {most} of them count, drawn at random on the device")
     assert doubts == ([better] if better else [])
 
 

@@ -103,6 +103,10 @@ def test_how_many_options_at_once():
         assert mechanism.about == Fraction(len(mechanism.groups[0]), 20)
     every = mechanisms.make("sampled_options", domain_size=4, epsilon=4)
     assert (every.groups, every.about) == (((0, 1),), 1)
+    assert every.says.startswith("A report is about all 2 options. It says truly which of these you chose with probability 0.9")
+    assert sampled[2].says.startswith(
+        "A report is about 3 of 20 options, drawn at random. It says truly which of these you chose"
+    )
 
 
 @pytest.mark.parametrize(("options", "most", "epsilon"), CAPPED)

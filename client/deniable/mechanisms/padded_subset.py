@@ -12,6 +12,7 @@ from deniable.exact.epsilon import UNIT, weight
 from deniable.frozen import dataclass
 from deniable.mechanisms.bounds import Bounds
 from deniable.mechanisms.sets import OfSets
+from deniable.messages.plural import plural
 from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
@@ -187,11 +188,10 @@ class PaddedSubset(OfSets):
     @property
     def says(self) -> str:
         """What one report says, in words."""
-        cut = "the option" if self.most == 1 else f"{self.most} of the options"
         true, other = (f"{float(each):.3f}" for each in self.yes)
+        count = "one of them counts" if self.most == 1 else f"{self.most} of them count"
         return (
-            f"Of a longer answer {cut} that you chose, drawn at random on this device, "
-            f"{'counts' if self.most == 1 else 'count'}. "
+            f"If you chose more than {plural(self.most, 'option')}, {count}, drawn at random on this device. "
             f"A report names an option that you chose with probability {true}, and any one other option with {other}."
         )
 

@@ -141,7 +141,7 @@ def populations(m: int, s: int, n: int, rng: np.random.Generator) -> dict[str, N
     }
 
 
-def kept(people: NDArray[np.bool_], s: int) -> NDArray[np.float64]:
+def cut(people: NDArray[np.bool_], s: int) -> NDArray[np.float64]:
     """Return the share of people whose answer has each option once it is cut."""
     parts = np.minimum(s / np.maximum(people.sum(axis=1), 1), 1.0) if s else np.ones(len(people))
     return np.asarray(parts @ people / len(people), np.float64)
@@ -159,7 +159,7 @@ def measured(runs: int, n: int, rng: np.random.Generator) -> list[dict[str, Any]
     for m, s, epsilon in MEASURED:
         mechanism, truths = of_sets(m, s, epsilon), populations(m, s, LARGE, rng)
         for name, large in truths.items():
-            truth = kept(large, s)
+            truth = cut(large, s)
             variance = np.array([float(mechanism.option_variance(Fraction(share))) for share in truth.tolist()]) / n
             squares, covered, totals = [], [], []
             for _ in range(runs):

@@ -96,15 +96,17 @@ def test_every_draw_of_several_options_at_once(options, epsilon):
 
 def test_how_many_options_at_once():
     """As many as have the least variance for a typical option; each stands in as many rows, and with one row in all."""
-    sizes = {
-        epsilon: mechanisms.make("sampled_options", domain_size=1 << 20, epsilon=epsilon) for epsilon in ("1", "2", "4", "16")
-    }
-    assert [len(mechanism.groups[0]) for mechanism in made] == [1, 2, 3, 8]
-    for mechanism in made:
+    sampled = [mechanisms.make("sampled_options", domain_size=1 << 20, epsilon=epsilon) for epsilon in ("1", "2", "4", "16")]
+    assert [len(mechanism.groups[0]) for mechanism in sampled] == [1, 2, 3, 8]
+    for mechanism in sampled:
         assert set(Counter(option for group in mechanism.groups for option in group).values()) == {len(mechanism.groups[0])}
         assert mechanism.about == Fraction(len(mechanism.groups[0]), 20)
     every = mechanisms.make("sampled_options", domain_size=4, epsilon=4)
     assert (every.groups, every.about) == (((0, 1),), 1)
+    assert every.says.startswith("A report is about all 2 options. It says truly which of these you chose with probability 0.9")
+    assert sampled[2].says.startswith(
+        "A report is about 3 of 20 options, drawn at random. It says truly which of these you chose"
+    )
 
 
 @pytest.mark.parametrize(("options", "most", "epsilon"), CAPPED)

@@ -25,6 +25,7 @@ from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.absence import nearest, why_absent
 from deniable_aggregator.answer.model.fields import Span
 from deniable_aggregator.answer.model.shares import ValueEstimate, ValueShare
+from deniable_aggregator.decode.options import options_of
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import connect
 from deniable_server import create_app
@@ -1071,6 +1072,8 @@ NUMBERS = registry_toml(
     metric_toml("rating", type="ordinal", values=["bad", "fair", "good"], estimate="mean", description="The rating"),
     metric_toml("mood", type="ordinal", values=["bad", "fair", "good"]),
     metric_toml("used", type="set", values=["search", "share", "sync"], joint=True, epsilon=2.0),
+    metric_toml("few", type="set", values=["a", "b", "c", "d"], most=2, epsilon=2.0),
+    metric_toml("several", type="set", values=["a", "b", "c", "d"], epsilon=4.0),
     publication={"min_reports": 1},
 )
 
@@ -1101,11 +1104,19 @@ def _fill_numbers(app: Flask) -> None:
         fill(app, id_, (len(points) * cells).round().astype(int).tolist())
     fill(app, "mood", [1000, 2000, 1000])
     fill(app, "used", [500, 100, 100, 500] * 3)
+    for id_ in ("few", "several"):
+        counted = options_of(declared[id_].mechanism).draw_sets(4000, np.array([0.5, 0.3, 0.2, 0.05]), np.random.default_rng(8))
+        fill(app, id_, counted.cells.tolist())
     publish(app)
 
 
 @pytest.mark.parametrize(
-    "page", ["/", *(f"/m/{id_}" for id_ in ("startup", "session", "rating", "mood", "used")), "/m/startup?view=cumulative"]
+    "page",
+    [
+        "/",
+        *(f"/m/{id_}" for id_ in ("startup", "session", "rating", "mood", "used", "few", "several")),
+        "/m/startup?view=cumulative",
+    ],
 )
 @pytest.mark.parametrize("filled", [False, True])
 def test_pages_of_numbers_are_safe_html(request, make, page, filled):
@@ -1171,6 +1182,13 @@ def test_ordered_answers_and_sets(numbers):
         r"<bdi>search and share</bdi>: \d+\.?\d*% of people \(\d+\.?\d*% to \d+\.?\d*%, from [\d,]+ reports\), not by chance",
         used,
     )
+    assert "Each report is about 2 options, drawn at random." in used
+    few, several = (client.get(f"/m/{id_}").get_data(as_text=True) for id_ in ("few", "several"))
+    cut = "Of an answer with more than 2 options, 2 drawn at random on the device count. So each share is of people whose answer"
+    assert cut in few
+    assert "Each report is about all options." in few
+    assert "Reports about it" not in few
+    assert "Each report is about 3 options, drawn at random." in several
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,11 @@ pictures:
     pytest -q tests/system/browser --pictures pictures
     cp pictures/dashboard.png docs/dashboard.png
 
+# Build the script that servers hand to web pages, from client/typescript (needs Node, and fetches its tools)
+script:
+    cd client/typescript && npm ci --ignore-scripts --silent && npm run --silent script -- --log-level=warning
+    cp client/typescript/dist/deniable.js server/deniable_server/sdk/deniable.js
+
 # The site, with warnings as errors, into the folder site
 docs:
     sphinx-build -q -W --keep-going -b dirhtml docs site

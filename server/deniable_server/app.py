@@ -23,7 +23,7 @@ from deniable_server import sources
 from deniable_server.access.key_ring import Ring
 from deniable_server.access.keys import Key
 from deniable_server.access.rate_limits import Limits
-from deniable_server.api import audit_trail, health
+from deniable_server.api import audit_trail, health, script
 from deniable_server.api.uploads import ingest
 from deniable_server.api.uploads.door import Door
 from deniable_server.http import gate, problem, trace
@@ -93,7 +93,7 @@ def create_app(
 
 def _parts(serves: str, about: str) -> tuple[ModuleType, ...]:
     if serves == "ingest":
-        return (health, ingest)
+        return (health, ingest, script)
     # Decoding queries needs libraries that a server for uploads only does without.
     from deniable_server.api import keys, openapi, pipeline  # noqa: PLC0415
     from deniable_server.api.answers import live, metrics, questions, rows  # noqa: PLC0415
@@ -114,7 +114,7 @@ def _parts(serves: str, about: str) -> tuple[ModuleType, ...]:
         *([public] if about != "off" else []),
         *([results] if about == "results" else []),
     )
-    return reading if serves == "query" else (ingest, *reading)
+    return reading if serves == "query" else (ingest, script, *reading)
 
 
 class _Server(Flask):

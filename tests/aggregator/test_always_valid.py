@@ -9,8 +9,9 @@ from scipy.special import ndtri
 from scipy.stats import binom
 
 from deniable import mechanisms
-from deniable.forecast.precision import arm
+from deniable.forecast.precision import people_needed
 from deniable.registry import parse
+from deniable.registry.tables import Experiment
 from deniable_aggregator.decode.panel import Panel, repeats
 from deniable_aggregator.inference.always_valid import AlwaysValid
 from deniable_aggregator.inference.difference import Difference, Side
@@ -100,7 +101,7 @@ def test_as_many_people_as_lint_says_see_the_planned_difference(type_, middle, r
     text = f'format = 1\napp = "shop"\n[metrics.m]\n{type_}\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
     declared = parse(text.replace("'", '"')).metrics["m"]
     mechanism, planned = mechanisms.of(declared), 0.05
-    n = arm(declared, mechanism, planned, comparisons)
+    n = people_needed(declared, mechanism, Experiment(base="0", planned=planned), [str(each) for each in range(comparisons + 1)])
     rng = np.random.default_rng(84)
     p, q = float(mechanism.p), float(mechanism.q)
     shares = (middle - planned / 2, middle + planned / 2)

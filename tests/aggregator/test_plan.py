@@ -16,6 +16,7 @@ from deniable import mechanisms, registry
 from deniable.commands import entry as cli
 from deniable.declared import fingerprint
 from deniable.errors import ParameterError
+from deniable.lint import lint
 from deniable.registry import Metric
 from deniable.wire.report import Stratum
 from deniable_aggregator import decode
@@ -176,6 +177,19 @@ def test_a_registry_backwards(run, declared):
     document = json.loads(run(declared, "--users", "1e5", "--within", "0.02", "--json")[1])
     assert all(0.019 < each["error"] <= 0.02 for each in document["plan"] if not each["cell"])
     assert {each["epsilon"] for each in document["plan"] if each["metric"] == "theme"} != {1.0}
+
+
+@pytest.mark.parametrize("command", [["plan", "--users", "9"], ["simulate", "--users", "9"], ["account", "--registry"]])
+def test_what_cannot_be_planned_is_named_as_lint_names_it(capsys, tmp_path, command):
+    """All metrics with a fault are named with their lines, not only the first one."""
+    path = tmp_path / "metrics.toml"
+    faulty = [metric_toml(f"m{number}", mechanism="rapor") for number in range(2)]
+    path.write_text(registry_toml(*faulty))
+    assert cli.main([*command, str(path)]) == 2
+    words = capsys.readouterr().err
+    faults = [str(fault) for fault in lint(path).faults]
+    assert len(faults) == 2
+    assert all(fault in words for fault in faults)
 
 
 def test_users_of_a_cell(run, declared):

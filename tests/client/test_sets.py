@@ -17,7 +17,7 @@ USED = Metric(id="used", type="set", values=("x", "y", "z"), epsilon="1")
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [("sampled_option", m) for m in (1, 2, 3, 5)] + [("sampled_pair", m) for m in (2, 3, 4)]
+    ("name", "options"), [("sampled_options", m) for m in (1, 2, 3, 5)] + [("sampled_pair", m) for m in (2, 3, 4)]
 )
 @pytest.mark.parametrize("epsilon", ["0.3", "1", "4"])
 def test_every_draw(name, options, epsilon):
@@ -27,7 +27,7 @@ def test_every_draw(name, options, epsilon):
     assert proof.ratio == Fraction(weight(Fraction(epsilon)), UNIT)
 
 
-@pytest.mark.parametrize(("name", "domain_size"), [("sampled_option", 3), ("sampled_option", 6), ("sampled_pair", 2)])
+@pytest.mark.parametrize(("name", "domain_size"), [("sampled_options", 3), ("sampled_options", 6), ("sampled_pair", 2)])
 def test_a_domain_of_sets(name, domain_size):
     """A domain that is not that of all sets of some options is refused."""
     with pytest.raises(ParameterError, match=r"write 2\^m for a set of m options|pairs = 1: write false, or list 2 options"):
@@ -36,7 +36,7 @@ def test_a_domain_of_sets(name, domain_size):
 
 def test_one_byte_for_128_options():
     """As the size of a report grows with the options only."""
-    assert mechanisms.make("sampled_option", domain_size=1 << 128, epsilon=1).layout.payload_size == 1
+    assert mechanisms.make("sampled_options", domain_size=1 << 128, epsilon=1).layout.payload_size == 1
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,9 @@ def test_other_options():
 
 def test_the_mechanism_of_a_set():
     """By `joint`; another mechanism, or permanent responses, are refused."""
-    assert mechanisms.of(USED).name == "sampled_option"
+    assert mechanisms.of(USED).name == "sampled_options"
     pairs = Metric(id="used", type="set", values=("x", "y", "z"), epsilon="1", joint=True)
     assert (mechanisms.of(pairs).name, mechanisms.of(pairs).layout.rows) == ("sampled_pair", 3)
     for more in ({"mechanism": "grr"}, {"epsilon_permanent": "2"}):
-        with pytest.raises(ParameterError, match=r"'grr': write auto or sampled_option|'2': remove it; a set"):
+        with pytest.raises(ParameterError, match=r"'grr': write auto or sampled_options|'2': remove it; a set"):
             mechanisms.of(Metric(id="used", type="set", values=("x", "y"), epsilon="1", **more))

@@ -75,7 +75,7 @@ def test_every_mechanism_has_a_family():
     """Nobody meets a mechanism whose tally nothing reads."""
     from deniable_aggregator.decode.families import family_of
 
-    sizes = {"coin": 2, "binary": 2, "sampled_pair": 4, "sampled_option": 4}
+    sizes = {"coin": 2, "binary": 2, "sampled_pair": 4, "sampled_options": 4}
     for name in (*mechanisms.provable(), "pem", "tree_hist"):
         answer = mechanisms.make(name, domain_size=sizes.get(name, 8), epsilon=2)
         assert isinstance(answer, Mechanism)

@@ -155,13 +155,8 @@ def versions_of(app: AppMetrics, id_: str, known: Mapping[Definition, Summary]) 
     ]
 
 
-def is_homogeneous(rows: Sequence[ValueEstimate]) -> bool:
-    """Return whether nearly all of a group gave one answer: this reveals the answer of everybody who is known to be in it."""
-    return any(row.simultaneous[0] >= _HOMOGENEOUS for row in rows)
-
-
 def _warnings(declared: Declared, rows: Sequence[ValueEstimate]) -> list[str]:
-    """Warn if nearly all of a group gave one answer."""
-    if not is_homogeneous(rows):
+    """Warn if nearly all of a group gave one answer: this reveals the answer of everybody who is known to be in it."""
+    if not any(row.simultaneous[0] >= _HOMOGENEOUS for row in rows):
         return []
     return [f"at least {_HOMOGENEOUS:.0%} of this segment gave the same answer to {declared.metric.id}: this reveals each answer"]

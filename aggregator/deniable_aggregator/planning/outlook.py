@@ -9,7 +9,7 @@ from math import ceil, floor, prod
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms
-from deniable.declared import Declared
+from deniable.declared import Declared, declare_all
 from deniable.errors import ParameterError
 from deniable.forecast.precision import resolved_from
 from deniable.limits.guess import in_year
@@ -231,9 +231,9 @@ def of_mechanisms(
 def of_registry(registry: Registry, terms: Terms) -> list[Outlook]:
     """Look ahead for each metric of a registry, and each kind of its cells."""
     rows: list[Outlook] = []
-    for metric in registry.metrics.values():
+    for declared in declare_all(registry, registry.metrics.values()):
+        metric, candidates = declared.metric, len(declared.candidates)
         cells = _cells({name: len(registry.segments[name]) for name in metric.segments})
-        candidates = len(registry.candidates(metric))
         # With users and a wanted error, each metric gets the epsilon that it needs.
         needed = terms.users is not None and terms.within is not None
         rows += _ahead(metric, terms, cells, registry.publication, candidates, epsilon_needed=needed)

@@ -23,6 +23,7 @@ from flask import make_response, redirect, render_template, request, url_for
 from msgspec.structs import asdict
 
 from deniable_aggregator.answer.difference import compare
+from deniable_aggregator.answer.difference.sentence import planned_in_words
 from deniable_aggregator.answer.measurement import measure
 from deniable_aggregator.answer.over_time import looks
 from deniable_aggregator.answer.question.side import JOINT
@@ -212,8 +213,9 @@ def experiment(id_: str) -> Response:
         metric=id_,
         answer=answer,
         arms=experiment_page.arm_views(answer, declared.metric),
-        planned=experiment_page.planned(answer, declared.metric),
+        planned=planned_in_words(answer.planned, declared.metric),
         epsilon=declared.mechanism.epsilon,
+        levels=sorted({*metric_page.LEVELS, answer.level}),
         question={name: request.args[name] for name in ("segment", "value", "level") if request.args.get(name)},
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flask import request
 from msgspec.structs import asdict, replace
 
+from deniable.mechanisms.sets import OfSets
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.absence import nearest
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from flask import Response
 
+    from deniable.mechanisms import Mechanism
     from deniable.registry import Metric
     from deniable_aggregator.answer.app import AppMetrics
     from deniable_aggregator.answer.model.fields import Span
@@ -270,7 +272,14 @@ def described(app: AppMetrics, measured: Estimates) -> dict[str, Any]:
         **_order_and_options(measured),
         "awaited": app.awaited(declared),
         "part": declared.mechanism.part,
+        "most": metric.most,
+        "at_once": _at_once(declared.mechanism),
     }
+
+
+def _at_once(mechanism: Mechanism) -> int:
+    """Return how many options a report about a set is about; 0 of other metrics."""
+    return int(mechanism.about * mechanism.options_listed) if isinstance(mechanism, OfSets) else 0
 
 
 def _domain(metric: Metric, size: int, *, candidates: bool) -> str:

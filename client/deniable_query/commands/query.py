@@ -48,7 +48,8 @@ def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
 def _answered(arguments: argparse.Namespace) -> str:
     """Ask, and write the answer."""
     if missing := [name for name in VARIABLES if not os.environ.get(name)]:
-        raise QueryError(0, "", f"set {' and '.join(f'{name} ({_ABOUT[name]})' for name in missing)}")
+        variables = " and ".join(f"{name} ({_ABOUT[name]})" for name in missing)
+        raise QueryError(0, "", f"set {variables}; `deniable serve` prints the lines to copy")
     chosen = Query(os.environ["DENIABLE_URL"], os.environ["DENIABLE_READ_KEY"]).metric(arguments.metric)
     chosen = chosen.by(*arguments.by) if arguments.by else chosen
     chosen = chosen.last(arguments.last) if arguments.last else chosen

@@ -43,7 +43,8 @@ class Arrival:
         Answers that their metric does not declare, by metric. They were reported, as the metric's `other` or as a random answer.
         It is empty unless the app is developed: anywhere else a log of this text would tell of an answer.
     clipped
-        The same of numbers beyond the range of their metric, which are reported as its nearer end.
+        The same of numbers beyond the range of their metric, which are reported as its nearer end, and of sets with more options
+        than an answer keeps, of which some are drawn.
     why
         Why reports are kept, refused or lost, why answers were dropped or others were reported, or why there is nothing; empty if
         there is nothing to explain.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING
@@ -11,13 +12,14 @@ from deniable import mechanisms, registry
 from deniable.declared import Declared, declare_all
 from deniable.errors import Fault, RegistryError
 from deniable.forecast import space
-from deniable.forecast.precision import arm, expected
-from deniable.frozen import dataclass
+from deniable.forecast.precision import expected, people_needed
+from deniable.frozen import dataclass, replace
 from deniable.limits import spending
 from deniable.limits.admission import admit
 from deniable.limits.allowance import Allowance
 from deniable.limits.caps import budget_of, caps_of, exceeding
 from deniable.limits.exposure import MANY_GROUPS, Exposure
+from deniable.mechanisms.sets import OfSets
 from deniable.registry.answers.axis import MOST_STEP_VALUES, read_number
 from deniable.registry.lookalike import alike, nearest, spelt
 from deniable.registry.sound import read_sound
@@ -99,7 +101,8 @@ def lint(path: str | Path) -> Lint:
             faults += error.faults
         else:
             declared.append(ready)
-            doubts = chain(_doubts(metric), _large(loaded, metric, ready.mechanism), _rare(metric, ready.mechanism))
+            mechanism = ready.mechanism
+            doubts = chain(_doubts(metric), _large(loaded, metric, mechanism), _rare(metric, mechanism), _capped(metric))
             warnings += [Fault(str(path), metric.id, rule, value) for rule, value in doubts]
             if metric.id not in faulty:
                 notes.append(_note(loaded, ready))
@@ -223,8 +226,9 @@ def _experiments(loaded: Registry, metric: Metric, mechanism: Mechanism) -> dict
     """Return what the experiments of a metric need, in words."""
     sentences = []
     for name in (each for each in metric.segments if each in loaded.experiments):
-        planned = loaded.experiments[name].planned
-        people = arm(metric, mechanism, planned)
+        experiment, arms = loaded.experiments[name], loaded.segments[name]
+        planned = experiment.planned
+        people = people_needed(metric, mechanism, experiment, arms)
         if people is not None:
             what = f"a difference of {planned:g}{' of the range' if metric.axis else ''}"
             sentences.append(f"{people:,} people in each arm of {name} find {what} in 80% of cases, however often you look")
@@ -321,6 +325,19 @@ def _large(loaded: Registry, metric: Metric, mechanism: Mechanism) -> Iterator[t
     if size > LARGE_BYTES:
         mend = "use a mechanism with fewer cells, a longer period, fewer segments, or a shorter [retention]"
         yield f"up to {space.written(size)} in the store: {it.made_of()}; {mend}", ...
+
+
+def _capped(metric: Metric) -> Iterator[tuple[str, object]]:
+    """Report a cap of a set that makes estimates worse, though answers are cut for it."""
+    if not metric.most:
+        return
+    typical = Fraction(metric.most, 2 * len(metric.values))
+    capped, free = (mechanisms.of(replace(metric, most=most, mechanism="auto", parameters=())) for most in (metric.most, 0))
+    if isinstance(capped, OfSets) and isinstance(free, OfSets):
+        ratio = float(capped.option_variance(typical) / free.option_variance(typical))
+        if ratio > 1:
+            rule = f"most: without it the variance of an option is {1 - 1 / ratio:.0%} less, and nothing is cut; remove it"
+            yield rule, metric.most
 
 
 def _rare(metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:

@@ -328,6 +328,7 @@ KEPT_TOO = 'epsilon = 1 and epsilon_permanent = 1 in [metrics."m0"] and epsilon 
     [
         ("", monthly(*[4] * 9), 'epsilon = 2 in [metrics."m0"], [metrics."m1"]'),
         ("budget = { per_month = 8 }\n", monthly(*[4] * 5), "per_month = 20.0 in [budget]"),
+        ("budget = { per_month = 8 }\n", monthly(*[4] * 4, 3.51), "per_month = 19.6 in [budget]"),
         ("budget = { per_month = 8 }\n", monthly(*[4] * 10), f"per_month = 32.0 in [budget] and epsilon = 2 in {M0_TO_M3}"),
         ("", ({"epsilon": 2, "epsilon_permanent": 2, "period": '"day"'}, *monthly(*[4] * 8)), KEPT_TOO),
     ],

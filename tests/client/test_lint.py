@@ -535,8 +535,10 @@ def test_what_an_experiment_needs_is_told(linted):
     head = 'segments = { arm = ["old", "new"] }\nexperiments = { arm = { base = "old", planned = 0.02 } }\n'
     sound = f'[metrics.m]\ntype = "boolean"\nepsilon = 1\nexpires = 2999-01-01\nperiod = "month"\n{BODY}'
     (note,) = linted(head + sound + 'segments = ["arm"]\n').notes
-    need = "88,972 people in each arm of arm find a difference of 0.02 in 80% of cases, however often you look"
+    need = "89,033 people in each arm of arm find a difference of 0.02 in 80% of cases, however often you look"
     assert note.facts["experiment"] == need
+    (note,) = linted(head.replace('"new"', '"new", "newer", "newest"') + sound + 'segments = ["arm"]\n').notes
+    assert note.facts["experiment"] == need.replace("89,033", "106,744")
     (note,) = linted(head + sound + 'segments = ["arm"]\nepsilon_permanent = 2\n').notes
     assert note.facts["experiment"].endswith("more periods of the same people hardly help, since each keeps its noise")
     findings = linted(head + sound)
@@ -708,6 +710,18 @@ def test_the_error_of_a_set(linted, joint, error):
     assert (facts["answers"], facts["standard error"]) == ("any of 4 options", error)
     (doubt,) = doubts
     assert doubt.startswith("other is missing: write the option for options that are not listed, which is one of the values: ")
+
+
+@pytest.mark.parametrize(
+    ("most", "epsilon", "better"),
+    [(2, 1, ""), (5, 0.5, "most: without it the variance of an option is 13% less, and nothing is cut; remove it")],
+)
+def test_the_cap_of_a_set(linted, most, epsilon, better):
+    """What becomes of longer answers is said; lint warns of a cap that only costs."""
+    text = f'type = "set"\nvalues = [{", ".join(map(repr, "abcdefghij"))}]\nother = "j"\nmost = {most}\nepsilon = {epsilon}\n'
+    facts, doubts = note_of(linted, f'{text}expires = 2999-01-01\nperiod = "month"\n{BODY}')
+    assert facts["answers"] == (f"any of 10 options; of more than {most}, {most} of them count, drawn at random on the device")
+    assert doubts == ([better] if better else [])
 
 
 def test_the_error_of_a_mean_position(linted):

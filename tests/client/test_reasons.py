@@ -18,7 +18,7 @@ from senders import eventually, problem, reports
 import deniable
 from deniable.arrival import Arrival
 from deniable.client import Client
-from deniable.client.undeclared import beyond
+from deniable.client.undeclared import clipped
 from deniable.errors import ParameterError, StateError
 from deniable.limits.caps import Caps
 from deniable.messages import notice
@@ -538,7 +538,7 @@ def test_a_number_beyond_the_range_is_named_while_developing(client_of, caplog, 
     client = client_of(registry=parse(REGISTRY.replace('unit = "bytes"', 'unit = "bytes"\nper_period = 100')), **options)
     for number in (10, 3210000, -1):
         assert client.record("size", number)
-    words = "3210000 is beyond the range, 0 to 10 bytes: the nearer end was reported instead; stats() counts such numbers"
+    words = "3210000 is beyond the range, 0 to 10 bytes: the nearer end was reported instead; stats() counts such answers"
     assert caplog.messages == [f"deniable: size: clipped: {words}"] * named
     arrival = client.flush(60)
     assert arrival.clipped == ({"size": 2} if named else {})
@@ -560,7 +560,20 @@ def test_a_number_beyond_the_range_is_named_while_developing(client_of, caplog, 
 def test_a_time_in_another_unit_is_guessed(unit, number, words):
     """While developing only: where another unit of time would be within the range, the text says what it would be."""
     registry = parse(registry_toml(metric_toml("size", range=[0, 48], unit=unit, estimate="mean")))
-    assert beyond(registry.metrics["size"], number) == words
+    assert clipped(registry.metrics["size"], number, reported=False).partition(": ")[0] == words
+
+
+@pytest.mark.parametrize(("options", "named"), [({"dsn": "http://k@localhost/shop"}, True), ({}, False)])
+def test_a_set_that_is_cut_is_named_while_developing(client_of, caplog, options, named):
+    """Once, and `flush` counts such answers. On people's devices nothing shows it, but a count that stays there."""
+    metric = metric_toml("to", type="set", values=["a", "b", "c"], most=2, per_period=100)
+    client = client_of(registry=parse(registry_toml(metric)), segments={}, **options)
+    for answer in (["a", "b"], ["a", "b", "c"], {"c", "a", "b"}, ["a", "a", "a"]):
+        assert client.record("to", answer)
+    words = "['a', 'b', 'c'] has more than 2 options: 2 of them, drawn at random, counted; stats() counts such answers"
+    assert caplog.messages == [f"deniable: to: clipped: {words}"] * named
+    assert client.flush(60).clipped == ({"to": 2} if named else {})
+    assert client.stats()["clipped"] == 2
 
 
 # names

@@ -60,6 +60,7 @@ def plan(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--per-day", type=float, metavar="N", help="reports a day (default: of all users in a period)")
     parser.add_argument("--values", type=int, metavar="D", help="instead of FILE: answers of a list")
     parser.add_argument("--options", type=int, metavar="M", help="options of a set")
+    parser.add_argument("--most", type=int, default=0, metavar="S", help="of a set: the most options that an answer keeps")
     parser.add_argument("--range", nargs=2, metavar=("LOW", "HIGH"), help="of a number")
     parser.add_argument("--distribution", action="store_true", help="of a number: quantiles, too")
     parser.add_argument("--epsilon", metavar="E", help="privacy loss of a report in nats")
@@ -162,7 +163,9 @@ def _described(arguments: argparse.Namespace) -> Metric:
     size = getattr(arguments, kinds[0])
     if not 1 < size <= most:
         raise ConfigurationError(f"{option} is a whole number from 2 to {most:,}")
-    fields["type"] = kind
+    if arguments.most and (kind != "set" or not 0 < arguments.most < size):
+        raise ConfigurationError("--most goes with --options, and is a whole number below it")
+    fields |= {"type": kind, "most": arguments.most}
     return Metric(values=tuple(map(str, range(size))), **fields)
 
 

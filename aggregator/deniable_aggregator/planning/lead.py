@@ -7,9 +7,9 @@ from math import floor, isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
+from deniable.mechanisms.sampled_option import Sampled
 from scipy.special import ndtr
 
-from deniable.mechanisms.sampled_option import Sampled
 from deniable_aggregator import tally
 from deniable_aggregator.decode.bucket_estimate import Partial
 from deniable_aggregator.decode.families import family_of

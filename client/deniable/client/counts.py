@@ -147,7 +147,7 @@ class Counts:
         *,
         named: bool,  # as for `mistake`
     ) -> None:
-        """Count a number beyond the range of its metric."""
+        """Count a number beyond the range of its metric, or a set that was cut."""
         self.clipped += 1
         if named:
             _count(self._clipped, metric)

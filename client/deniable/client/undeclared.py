@@ -1,4 +1,4 @@
-"""What is told of an undeclared answer or of a number beyond the range, with the answer, while the app is developed."""
+"""What is told of an answer that is undeclared or clipped, with the answer, while the app is developed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeGuard
 
 from deniable.errors import ParameterError
+from deniable.messages.plural import plural
 from deniable.registry.metric import PER_SECOND
 
 if TYPE_CHECKING:
@@ -60,14 +61,21 @@ def _is_of_option(metric: Metric, answer: object, fault: ParameterError) -> bool
     return metric.kind.options and fault.rule != metric.kind.refusal(metric, answer).rule
 
 
-def beyond(
+def clipped(
     metric: Metric,
-    answer: object,  # a number beyond its range
+    answer: object,  # a number beyond its range, or a set of more options than an answer keeps
+    *,
+    reported: bool,  # whether there is a report
 ) -> str:
-    """Say of a number that it is beyond the range. Nobody but a developer may see it."""
-    low, high = metric.range
-    unit = f" {metric.unit}" if metric.unit else ""
-    return f"{_seen(answer)} is beyond the range, {low} to {high}{unit}{_in_unit(metric, answer)}"
+    """Say why an answer is clipped, and what became of it. Nobody but a developer may see it."""
+    if metric.most:
+        rule, became = f"has more than {plural(metric.most, 'option')}", f"{metric.most} of them, drawn at random, counted"
+    else:
+        low, high = metric.range
+        unit = f" {metric.unit}" if metric.unit else ""
+        rule = f"is beyond the range, {low} to {high}{unit}{_in_unit(metric, answer)}"
+        became = "the nearer end was reported instead"
+    return f"{_seen(answer)} {rule}: {became if reported else 'this time nothing was reported'}"
 
 
 def _in_unit(metric: Metric, answer: object) -> str:

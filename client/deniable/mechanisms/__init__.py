@@ -49,7 +49,11 @@ _SEARCH = {"pem": ("prefix", "Pem"), "tree_hist": ("prefix", "TreeHist")}
 """Mechanisms for texts and keys to be discovered."""
 _NUMBERS = {"window": ("window", "Window")}
 """Mechanisms for numbers, and for means of ordered answers."""
-_SETS = {"sampled_option": ("sampled_option", "SampledOption"), "sampled_pair": ("sampled_option", "SampledPair")}
+_SETS = {
+    "sampled_options": ("sampled_options", "SampledOptions"),
+    "sampled_pair": ("sampled_options", "SampledPair"),
+    "padded_subset": ("padded_subset", "PaddedSubset"),
+}
 """Mechanisms for sets of listed options."""
 _ALL = _CLOSED | _OPEN | _SEARCH | _NUMBERS | _SETS
 _SOME_SIZES = ("coin", "binary", *_SETS)
@@ -214,6 +218,8 @@ def _make_scored(metric: Metric, fitting: str) -> Mechanism:
 
         preset = window.for_distribution if metric.estimate == "distribution" else window.for_mean
         options = preset(metric.epsilon) | options
+    elif metric.most:
+        options["most"] = metric.most
     if metric.mechanism not in ("auto", fitting):
         raise ParameterError(f"mechanism: write auto or {fitting} for this metric", metric.mechanism)
     return make(fitting, domain_size=size, epsilon=metric.epsilon, **options)

@@ -50,6 +50,11 @@ class Experiment:
     # How many devices each arm has, as numbers above 0 whose ratios count; empty: as many each.
     split: Mapping[str, float] = field(default_factory=dict)
 
+    def comparisons(self, arms: Collection[str], pair: Collection[str]) -> int:
+        """Return how many comparisons there are like that of a pair of arms: of each arm with the base, or of any two."""
+        others = len(arms) - 1
+        return others if self.base in pair else others * len(arms) // 2
+
     def shares(self, arms: Iterable[str]) -> dict[str, float]:
         """Return the declared share of devices of each arm."""
         sizes = {arm: self.split.get(arm, 1) for arm in arms}

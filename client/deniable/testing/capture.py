@@ -15,7 +15,7 @@ from deniable.client import Client
 from deniable.client.environment import caller
 from deniable.client.metrics import no_time
 from deniable.client.people import NO_FUNCTION, Person
-from deniable.client.undeclared import beyond, undeclared
+from deniable.client.undeclared import clipped, undeclared
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.frozen import NamedTuple
 from deniable.handle import MetricHandle
@@ -86,8 +86,9 @@ class Capture:
     unagreed : list of str
         Where the app recorded without consent, by line, so that nothing was captured. A device records nothing then, either.
     clipped : list of Captured
-        Numbers beyond the range of their metric, of which a device reports the nearer end. Each is a warning of Python as well,
-        so that pytest lists it, but not a time by ``timed``: a block may take any time.
+        Numbers beyond the range of their metric, of which a device reports the nearer end, and sets of more options than their
+        ``most``, of which it draws some. Each is a warning of Python as well, so that pytest lists it, but not a time by
+        ``timed``: a block may take any time.
     """
 
     def __init__(self, registry: str | Path | Registry | None = None, *, lenient: bool = False, consent: bool = True) -> None:
@@ -272,7 +273,7 @@ class Capture:
             self.clipped.append(Captured(metric, value))
             if not block:
                 frame = caller()
-                words = f"{metric}: {beyond(prepared.metric, value)}: the nearer end is reported instead"
+                words = f"{metric}: {clipped(prepared.metric, value, reported=True)}"
                 warnings.warn_explicit(words, UserWarning, frame.f_code.co_filename, frame.f_lineno)
 
     def _outcome(self, owner: Client | Person | None, client: Client, metric: str) -> str:

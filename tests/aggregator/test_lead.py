@@ -29,14 +29,14 @@ def power(metric, mechanism, n, lead, second, rng):
     options, size = metric.kind.options, len(metric.values)
     shares = population(size, lead, second, options=options)
     simulation = None if options else Simulation(mechanism)
-    found = 0
+    leads = 0
     for _ in range(RUNS):
         if simulation is None:
             estimate = option_shares(mechanism, options_of(mechanism).draw_sets(n, shares, rng))
         else:
             estimate = decode.estimate(mechanism, simulation.draw(rng.multinomial(n, shares), rng))
-        found += Leaders(estimate, LEVEL).places.tolist() == [0]
-    return found / RUNS
+        leads += Leaders(estimate, LEVEL).places.tolist() == [0]
+    return leads / RUNS
 
 
 @pytest.mark.slow("it simulates many tallies")

@@ -437,7 +437,10 @@ def test_the_command_says_what_is_missing(url, command):
     status, _, err = command("", "theme", key="")
     assert (status, err) == (
         2,
-        "deniable query: set DENIABLE_URL (the server's address) and DENIABLE_READ_KEY (a read key of the app)\n",
+        (
+            "deniable query: set DENIABLE_URL (the server's address) and DENIABLE_READ_KEY (a read key of the app); "
+            "`deniable serve` prints the lines to copy\n"
+        ),
     )
     assert command("http://127.0.0.1:9", "theme")[0] == 2
 

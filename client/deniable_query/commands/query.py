@@ -71,7 +71,8 @@ def _in_words_of(arguments: argparse.Namespace, problem: QueryError) -> str:
 def _answered(arguments: argparse.Namespace) -> str:
     """Ask, and write the answer."""
     if missing := [name for name in VARIABLES if not os.environ.get(name)]:
-        raise QueryError(0, "", f"set {' and '.join(f'{name} ({_ABOUT[name]})' for name in missing)}")
+        variables = " and ".join(f"{name} ({_ABOUT[name]})" for name in missing)
+        raise QueryError(0, "", f"set {variables}; `deniable serve` prints the lines to copy")
     # Sentences are of all values: a value chooses among the rows.
     reports = _reports(arguments)
     rows = reports.where(value=arguments.value) if arguments.value else reports

@@ -70,6 +70,13 @@ pictures:
     pytest -q tests/system/browser --pictures pictures
     cp pictures/dashboard.png docs/dashboard.png
 
+# Build the scripts of web pages that servers hand out, from client/typescript (needs Node, and fetches its tools)
+scripts:
+    deniable registry show --typescript server/deniable_server/web/metrics.toml >client/typescript/demo/registry.ts
+    cd client/typescript && npm ci --ignore-scripts --silent && npm run --silent script && npm run --silent demo
+    cp client/typescript/dist/deniable.js server/deniable_server/web/deniable.js
+    cp client/typescript/dist/demo.js server/deniable_server/web/demo/demo.js
+
 # The site, with warnings as errors, into the folder site
 docs:
     sphinx-build -q -W --keep-going -b dirhtml docs site

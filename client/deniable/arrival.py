@@ -46,8 +46,8 @@ class Arrival:
         The same of numbers beyond the range of their metric, which are reported as its nearer end, and of sets with more options
         than an answer keeps, of which some are drawn.
     why
-        Why reports are kept, refused or lost, why answers were dropped, or why there is nothing; empty if there is nothing to
-        explain.
+        Why reports are kept, refused or lost, why answers were dropped or others were reported, or why there is nothing; empty if
+        there is nothing to explain.
     """
 
     sent: int = 0
@@ -99,7 +99,7 @@ class Arrival:
         if self.undeclared:
             yield f"{plural(sum(self.undeclared.values()), 'undeclared answer')} ({few([*self.undeclared])})"
         if self.clipped:
-            yield f"{sum(self.clipped.values())} clipped ({few([*self.clipped])})"
+            yield f"{plural(sum(self.clipped.values()), 'clipped number')} ({few([*self.clipped])})"
 
     def _named(self, what: str, total: int) -> str:
         """Name the metrics of a number, each with its own unless there is one; empty if none is known."""

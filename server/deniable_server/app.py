@@ -23,7 +23,7 @@ from deniable_server import sources
 from deniable_server.access.key_ring import Ring
 from deniable_server.access.keys import Key
 from deniable_server.access.rate_limits import Limits
-from deniable_server.api import audit_trail, health
+from deniable_server.api import audit_trail, health, script
 from deniable_server.api.uploads import ingest
 from deniable_server.api.uploads.door import Door
 from deniable_server.http import gate, problem, trace
@@ -78,7 +78,7 @@ def create_app(
     answered = counted.register(flask, known)
     problem.register(flask, outage)
     gate.register(flask, settings)
-    audit_trail.register(flask, apps)
+    audit_trail.register(flask, apps, *_history(settings))
     for part in _parts(settings.serves, settings.about):
         flask.register_blueprint(part.blueprint)
     if settings.trusted_proxies:
@@ -91,14 +91,24 @@ def create_app(
     return flask
 
 
+def _history(settings: Settings) -> tuple[Callable[[App], None], ...]:
+    """Return what notes the questions of a registry for everybody, where they have public results."""
+    if settings.about != "results" or settings.serves == "ingest":
+        return ()
+    from deniable_server.results import history  # noqa: PLC0415 - as below
+
+    return (history.note,)
+
+
 def _parts(serves: str, about: str) -> tuple[ModuleType, ...]:
     if serves == "ingest":
-        return (health, ingest)
+        return (health, ingest, script)
     # Decoding queries needs libraries that a server for uploads only does without.
     from deniable_server.api import keys, openapi, pipeline  # noqa: PLC0415
     from deniable_server.api.answers import live, metrics, questions, rows  # noqa: PLC0415
     from deniable_server.pages import dashboard  # noqa: PLC0415
     from deniable_server.privacy import about as public  # noqa: PLC0415
+    from deniable_server.results import history  # noqa: PLC0415
     from deniable_server.results import page as results  # noqa: PLC0415
 
     reading = (
@@ -112,9 +122,9 @@ def _parts(serves: str, about: str) -> tuple[ModuleType, ...]:
         openapi,
         dashboard,
         *([public] if about != "off" else []),
-        *([results] if about == "results" else []),
+        *([results, history] if about == "results" else []),
     )
-    return reading if serves == "query" else (ingest, *reading)
+    return reading if serves == "query" else (ingest, script, *reading)
 
 
 class _Server(Flask):

@@ -17,7 +17,19 @@ from deniable_server.api.uploads.batches import REJECTIONS
 from deniable_server.serving import worker
 
 ROOT = Path(__file__).parents[2]
-API = ("ingest", "query", "rows", "health", "analysts", "live", "pipeline", "admin", "openapi", "vitals")  # names of blueprints
+API = (
+    "ingest",
+    "script",
+    "query",
+    "rows",
+    "health",
+    "analysts",
+    "live",
+    "pipeline",
+    "admin",
+    "openapi",
+    "vitals",
+)  # names of blueprints
 PLACES = ("api/**/*.py", "http/gate.py", "access/rate_limits.py", "prometheus/counted.py")
 SOURCES = [path.read_text("utf-8") for place in PLACES for path in (ROOT / "server" / "deniable_server").glob(place)]
 ROUTES = {f"{each.method.upper()} {each.path}": each for each in OPERATIONS}

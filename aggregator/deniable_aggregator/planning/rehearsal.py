@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from deniable import mechanisms
+from deniable.declared import declare_all
 from deniable.errors import ConfigurationError
 from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.sets import OfSets
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from deniable.declared import Declared
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
     from deniable_aggregator.decode.estimate import Estimate
@@ -253,20 +254,20 @@ def rehearsals(
         raise ConfigurationError(f"shares are stated of {unknown[0]}, which {registry.file} does not declare")
     simulated: list[Rehearsal] = []
     left: list[str] = []
-    for metric in registry.metrics.values():
-        candidates = registry.candidates(metric) if metric.open and not metric.discover else ()
-        if metric.open and not candidates:
+    for declared in declare_all(registry, registry.metrics.values()):
+        metric = declared.metric
+        if metric.open and not declared.candidates:
             left.append(metric.id)
         else:
-            simulated.append(_rehearsal(metric, candidates, stated.get(metric.id)))
+            simulated.append(_rehearsal(declared, stated.get(metric.id)))
     refused = sorted(stated.keys() & set(left))
     if refused:
         raise ConfigurationError(f"shares are stated of {refused[0]}, which is not simulated: its answers are not listed")
     return simulated, left
 
 
-def _rehearsal(metric: Metric, candidates: tuple[int, ...], stated: Mapping[str, float] | None) -> Rehearsal:
-    mechanism = mechanisms.of(metric)
+def _rehearsal(declared: Declared, stated: Mapping[str, float] | None) -> Rehearsal:
+    metric, mechanism, candidates = declared.metric, declared.mechanism, declared.candidates
     if isinstance(mechanism, OfSets):
         return OfOptions(metric=metric, mechanism=mechanism, shares=of_options(metric, stated))
     held = None if stated is None else of_values(metric, stated)

@@ -17,9 +17,8 @@ from deniable.errors import ConfigurationError, ParameterError, RegistryError
 from deniable.forecast import space
 from deniable.lint import lint
 from deniable.messages.plural import plural
-from deniable.registry import load, published, read
+from deniable.registry import load, published, read, refusal
 from deniable.registry.comparison import diff
-from deniable.registry.places import placed
 from deniable.served_registry.derivation import derived
 from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import MAX_BYTES, Envelope, generate, seal
@@ -59,7 +58,8 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     show.add_argument("file", nargs="?", default=_FILE, metavar="FILE", help=_DEFAULT)
     show.add_argument("--json", action="store_true", help="all of it, as in https://deniable.github.io/deniable/reference/wire/")
     show.add_argument("--typescript", action="store_true", help="all of it, as a module for the package `deniable` of npm")
-    show.set_defaults(run=lambda parsed: _show(parsed.file, as_json=parsed.json, as_module=parsed.typescript))
+    show.add_argument("--script", action="store_true", help="all of it, as a script for a web page")
+    show.set_defaults(run=_show)
     keys = actions.add_parser(
         "keygen", help="draw a key pair to sign registries with, and print the public key to pin in the app"
     )
@@ -178,15 +178,19 @@ def _publish(file: Path, folder: Path) -> int:
     return 0
 
 
-def _show(file: str, *, as_json: bool, as_module: bool) -> int:
-    written = sheet(load(file))
-    if as_module:
+def _show(arguments: argparse.Namespace) -> int:
+    written = sheet(load(arguments.file))
+    text = json.dumps(written, indent=2)
+    name = Path(arguments.file).name
+    if arguments.typescript:
         # A constant, so that a misspelt metric or answer does not compile.
-        print(f"// Written by: deniable registry show --typescript {Path(file).name}")
-        print(f"export default {json.dumps(written, indent=2)} as const;")
+        print(f"// Written by: deniable registry show --typescript {name}\nexport default {text} as const;")
         return 0
-    if as_json:
-        print(json.dumps(written, indent=2))
+    if arguments.script:
+        print(f"// Written by: deniable registry show --script {name}\nvar registry = {text};")
+        return 0
+    if arguments.json:
+        print(text)
         return 0
     for id_, metric in written["metrics"].items():
         layout = metric["layout"]
@@ -216,7 +220,7 @@ def _sign(file: Path, arguments: argparse.Namespace) -> int:
     try:
         restriction = derived(bundled, load(file))
     except RegistryError as error:
-        return _refused(placed(read(file), error.faults))
+        return _refused(refusal(str(file), error.faults).faults)
     envelope, public = seal(restriction.write(), _read(arguments.key), until)
     written = envelope.write()
     if len(written) > MAX_BYTES:

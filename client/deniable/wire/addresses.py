@@ -1,5 +1,6 @@
-"""Addresses of a server that devices use, and the mark of its refusals."""
+"""Addresses of a server that devices and web pages use, and the mark of its refusals."""
 
 REPORTS = "/v1/reports"
 REGISTRY = "/v1/registry"
+SCRIPT = "/sdk/deniable.js"  # for web pages
 PROBLEM = "urn:deniable:problem:"  # what the `type` of a refusal begins with; its code follows

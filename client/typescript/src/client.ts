@@ -105,7 +105,7 @@ export class Telemetry<S extends Sheet> {
     this.#store = chosen ?? new BrowserStore(registry.app, this.#now);
     this.#budget = budgetOf(registry, this.#store.forgets);
     const fetcher = options.fetch ?? ((input, init) => fetch(input, init));
-    this.#sender = new Sender(address, this.#store, this.#counts, () => this.#agreed(), this.#now, fetcher);
+    this.#sender = new Sender(address, this.#store, this.#counts, () => this.agreed(), this.#now, fetcher);
     this.#disabled = objection();
     for (const [id, metric] of Object.entries(registry.metrics)) {
       const why = this.#why(metric);
@@ -115,7 +115,7 @@ export class Telemetry<S extends Sheet> {
     const off = Object.entries(this.#off);
     if (off.length) console.warn(`deniable: off: ${off.map(([id, why]) => `${id} (${why})`).join("; ")}`);
     this.#listen("addEventListener");
-    if (this.#agreed()) this.#later();
+    if (this.agreed()) this.#later();
     else void this.#sender.purge().catch(() => undefined); // what an earlier page left, if there is a state at all
   }
 
@@ -143,7 +143,8 @@ export class Telemetry<S extends Sheet> {
     };
   }
 
-  #agreed(): boolean {
+  /** Whether answers may be recorded now. */
+  agreed(): boolean {
     if (this.#disabled || this.#closed) return false;
     try {
       return (typeof this.#consent === "function" ? this.#consent() : this.#consent) === true;
@@ -175,7 +176,7 @@ export class Telemetry<S extends Sheet> {
       if (this.options.strict) throw new TypeError(off ? `${id} is off` : "no such metric is declared");
       return this.#drop(off ? "off" : "unknown_metric");
     }
-    if (!this.#agreed()) return this.#drop("no_consent");
+    if (!this.agreed()) return this.#drop("no_consent");
     const { oracle } = prepared;
     const { metric } = oracle;
     const now = this.#now();
@@ -214,7 +215,7 @@ export class Telemetry<S extends Sheet> {
     const { id, oracle } = prepared;
     const { metric } = oracle;
     const outcome = await this.#store.transact((state) => {
-      if (!this.#agreed()) return "no_consent"; // it was withdrawn meanwhile
+      if (!this.agreed()) return "no_consent"; // it was withdrawn meanwhile
       if (this.#sender.refused) return "refused_key";
       if (state.waiting.length >= FULL) return "queue_full";
       const refused = spend(state, metric, this.#budget, now, sampled);
@@ -267,26 +268,31 @@ export class Telemetry<S extends Sheet> {
 
   readonly #leave = (event: Event): void => {
     if (event.type === "pagehide" || globalThis.document?.visibilityState === "hidden") {
-      if (this.#agreed()) void this.#sender.flush(true).catch(() => undefined);
+      if (this.agreed()) void this.#sender.flush(true).catch(() => undefined);
     }
   };
 
   /** Send what may travel; return how many reports the server took meanwhile, and how many are left. */
   async flush(): Promise<{ readonly sent: number; readonly left: number }> {
     const before = this.#counts.sent;
+    let left = 0;
     try {
-      if (this.#agreed()) await this.#sender.flush();
-      return { sent: this.#counts.sent - before, left: await this.waiting() };
+      if (this.agreed()) await this.#sender.flush();
+      left = await this.waiting();
     } catch {
       this.#drop("state");
-      return { sent: this.#counts.sent - before, left: 0 };
     }
+    return { sent: this.#counts.sent - before, left };
+  }
+
+  /** Read from the state; where there is none, none is made. */
+  async #read<T>(block: (state: State) => T, nothing: T): Promise<T> {
+    return this.#disabled || !(await this.#store.begun()) ? nothing : this.#store.transact(block);
   }
 
   /** How many reports are not sent yet. */
-  async waiting(): Promise<number> {
-    if (this.#disabled || !(await this.#store.begun())) return 0;
-    return this.#store.transact(unsent);
+  waiting(): Promise<number> {
+    return this.#read(unsent, 0);
   }
 
   /** Start or end collection. A no deletes everything unsent; what was spent stays. */
@@ -294,7 +300,7 @@ export class Telemetry<S extends Sheet> {
     this.#consent = consent;
     if (!this.#sender) return;
     try {
-      if (this.#agreed()) this.#later();
+      if (this.agreed()) this.#later();
       else await this.#sender.purge();
     } catch {
       this.#drop("state");
@@ -308,15 +314,13 @@ export class Telemetry<S extends Sheet> {
   }
 
   /** The reports that the server took, the newest first; at most 200. */
-  async sent(): Promise<readonly Report[]> {
-    if (this.#disabled || !(await this.#store.begun())) return [];
-    return this.#store.transact((state) => state.sent);
+  sent(): Promise<readonly Report[]> {
+    return this.#read((state) => state.sent, []);
   }
 
   /** What was spent in a month such as `2026-11`, and ever, in millionths of a nat. */
-  async spent(month: string): Promise<{ readonly month: number; readonly lifetime: number }> {
-    if (this.#disabled || !(await this.#store.begun())) return { month: 0, lifetime: 0 };
-    return this.#store.transact((state) => ({ month: spentIn(state, month), lifetime: spentEver(state) }));
+  spent(month: string): Promise<{ readonly month: number; readonly lifetime: number }> {
+    return this.#read((state) => ({ month: spentIn(state, month), lifetime: spentEver(state) }), { month: 0, lifetime: 0 });
   }
 
   /** Counts of what happened in this page. They are never sent. */

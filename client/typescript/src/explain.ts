@@ -12,14 +12,15 @@ export interface Explanation {
   readonly lines: readonly string[];
 }
 
-const nats = (millionths: number): string => String(Number((millionths / 1e6).toPrecision(4)));
-const times = (millionths: number): string => String(Number(Math.exp(millionths / 1e6).toPrecision(3)));
+const nats = (millionths: number): number => Number((millionths / 1e6).toPrecision(4));
+const times = (millionths: number): number => Number(Math.exp(millionths / 1e6).toPrecision(3));
 
 export function explain(id: string, metric: SheetMetric, budget: Budget, store: Store): Explanation {
   const { cost, per_period: reports } = metric.allowance;
   const permanent = metric.epsilon_permanent !== null;
+  const most = permanent ? 1 : reports;
   const lines = [
-    `${id}: at most ${permanent ? 1 : reports} report${permanent || reports === 1 ? "" : "s"} a ${metric.period}, of ${metric.layout.payload_bytes} bytes, whatever the answer.`,
+    `${id}: at most ${most} report${most === 1 ? "" : "s"} a ${metric.period}, of ${metric.layout.payload_bytes} bytes, whatever the answer.`,
     `${permanent ? "All reports of one answer together are" : "A report is"} at most ${times(cost)} times as likely with your answer as with another one (epsilon ${nats(cost)}).`,
     `In a month all answers together may spend ${nats(budget.per_month)} nats.`,
   ];

@@ -1,7 +1,7 @@
 """Checks of every request before it is handled, and headers of every answer.
 
-Browsers on a page of another origin may send reports and read the registry (CORS, `Settings.cors_origins`). Nothing else is
-allowed for them.
+Browsers on a page of another origin may send reports, and read the registry and the script (CORS, `Settings.cors_origins`).
+Nothing else is allowed for them.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Shared:
 SHARED = {
     addresses.REPORTS: Shared("POST", ("Authorization", "Content-Type", "Content-Encoding", "Idempotency-Key")),
     addresses.REGISTRY: Shared("GET", ("Authorization",)),
+    addresses.SCRIPT: Shared("GET", ()),
 }
 """By address."""
 

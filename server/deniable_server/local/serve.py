@@ -21,6 +21,7 @@ from deniable_aggregator.store.server.embedded import redacted
 from deniable_aggregator.store.uploads.registries import Signs
 from deniable_aggregator.store.uploads.registries import running as running_in
 from deniable_server.access.key_file import KeyFile
+from deniable_server.api import script
 from deniable_server.doctor.definitions import definitions
 from deniable_server.doctor.pipeline import simulated_people
 from deniable_server.local.served_registry import ServedRegistry
@@ -67,9 +68,12 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"Dashboard: {stack.url}/")
         for app, keys in drawn_keys.items():
             print(f"Read key:  {keys['read']}")
+            print(f"           export DENIABLE_URL={shlex.quote(stack.url)}")
+            print(f"           export DENIABLE_READ_KEY={file.command(app, 'read')}")
             dsn = f"http://{keys['ingest']}@{_reached(stack.bind)}/{app}"
             print(f"DSN:       {dsn}")
             print(f"           export DENIABLE_DSN={shlex.quote(dsn)}")
+        print(f"Web pages: {script.tag(stack.url)}")
         if _reached(stack.bind) != stack.bind:
             print("Other machines reach it, too: without https everybody on the way reads keys and reports (docs: deploy).")
         if drawn_keys:

@@ -14,7 +14,9 @@ from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.absence import nearest
 from deniable_aggregator.answer.headline import headline
-from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.model.fields import LEVEL, so_far
+from deniable_aggregator.answer.question import number_range
+from deniable_aggregator.answer.question.side import JOINT
 from deniable_aggregator.answer.refusal import withholding
 from deniable_server.http import paging
 from deniable_server.pages import frame, number_page
@@ -40,7 +42,7 @@ _ORDERS = ("estimate", "domain")
 _VIEWS = ("unbiased", "consistent")
 _COMPACT = 24  # rows above which they are set closer
 _LEAST_LOWERED = 5e-5  # a smaller share is written as 0
-_MOST_ROWS = 80  # on one page: a domain may have 65,536 values
+_MOST_ROWS = 30  # on one page: a domain may have 65,536 values
 _UNDETECTED_ROWS = 10
 _MOST_PAIRS = 20
 _MOST_WITHHELD = 8
@@ -71,17 +73,17 @@ def page_of(
     period = data.period if data else period
     over_time = data.over_time if data else None
     unit, units = data.units if data else ("", [])
-    chosen = {name: request.args.get(name) for name in ("level", "order", "view", "base", "by")} | {
+    chosen = {name: request.args.get(name) for name in ("level", "order", "view", "base", "value", "by")} | {
         "period": period,
         "segment": data.segment if data else None,
         "range": data.range.text if data else "",
     }
-    days = facts["days"]
+    days = so_far(facts["days"], facts["updated"] or datetime.now(UTC))
     return frame.page(
         "metric.html",
         app=app,
         m=facts | described(app, measured),
-        headline=headline(measured, facts["days"], facts.get("level", LEVEL)),
+        headline=headline(measured, days, facts.get("level", LEVEL)),
         basis=_basis(facts["included"], facts["periods"], declared.metric.period, measured.n, closed=facts.get("closed", True)),
         near=near(app, measured.id),
         offered=offered(facts["periods"], *(span.last for span in facts["included"] if period)),
@@ -92,6 +94,7 @@ def page_of(
         units=units,
         segments=data.segments if data and measured.n else None,
         ranges=time_range.RANGES,
+        number_range=_number_range(declared.metric, data),
         days=data.range.days if data and ".." in data.range.text else None,
         range_words=data.range.words if data else "",
         range_link=data.range.fixed if data and ".." not in data.range.text else "",
@@ -115,6 +118,14 @@ def page_of(
         nearest=nearest(period, facts["periods"]) if period else [],
         **parts,
     )
+
+
+def _number_range(metric: Metric, data: MetricData | None) -> tuple[str, str] | None:
+    """Return the ends of the range of a number that is asked for, as they were written; None where there are no ranges."""
+    if data is None or not number_range.has_ranges(metric):
+        return None
+    above, _, at_most = (data.within or "").partition(JOINT)
+    return above, at_most
 
 
 def _basis(
@@ -173,7 +184,7 @@ def before(earlier: Earlier, level: float) -> dict[str, Any]:
     rows = chart.order(estimated(earlier), by_estimate=True)
     return asdict(earlier) | {
         "title": figures.beginning(earlier.says),
-        "headline": headline(earlier, earlier.days, level),
+        "headline": headline(earlier, so_far(earlier.days, earlier.updated), level),
         "chart": chart.chart(rows[:_MOST_ROWS], over=rows) if rows else None,
     }
 

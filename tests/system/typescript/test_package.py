@@ -7,22 +7,21 @@ import json
 import re
 import subprocess
 import sys
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import requests
 from npm import ROOT, SOURCE, run
+from webpage import ask, until_counted
 
 import deniable
 from deniable.commands.entry import main
 from deniable.commands.sheet import sheet
 from deniable.registry import load
+from deniable_server.api import script
 
 MOST_BYTES = 10 * 1024
 TESTS = ["build/test/law.test.js", "build/test/client.test.js", "build/test/node.test.js"]
-READ = {"Authorization": "Bearer rk_example_key"}
 PEOPLE = 1000
 
 
@@ -66,6 +65,17 @@ def test_its_size(package):
     assert len(gzip.compress((package / "build" / "all.js").read_bytes(), 9)) <= MOST_BYTES
 
 
+def test_the_scripts_that_servers_hand_out_are_built_from_this_source(package, capsys):
+    """Byte for byte: `just scripts` renews them."""
+    run("npm", "run", "--silent", "script", cwd=package)
+    assert (package / "dist" / "deniable.js").read_bytes() == script.content()
+    run("npm", "run", "--silent", "demo", cwd=package)
+    web = ROOT / "server" / "deniable_server" / "web"
+    assert (package / "dist" / "demo.js").read_bytes() == (web / "demo" / "demo.js").read_bytes()
+    assert main(["registry", "show", "--typescript", str(web / "metrics.toml")]) == 0
+    assert capsys.readouterr().out == (SOURCE / "demo" / "registry.ts").read_text("utf-8")
+
+
 def test_it_can_be_installed_elsewhere(package, node, tmp_path):
     """The package has what it exports, for every way to import it, and needs nothing else."""
     run("npx", "publint", "--strict", cwd=package)
@@ -74,10 +84,10 @@ def test_it_can_be_installed_elsewhere(package, node, tmp_path):
     packed = run("npm", "pack", "--silent", "--pack-destination", tmp_path, cwd=package).split()[-1]
     (tmp_path / "package.json").write_text('{"type": "module"}', "utf-8")
     run("npm", "install", "--offline", "--silent", f"./{packed}", cwd=tmp_path)
-    names = (
-        "[(await import('deniable')), await import('deniable/node'), await import('deniable/testing')].map(Object.keys).flat()"
-    )
-    assert run(node, "--input-type=module", "--eval", f"console.log({names}.join())", cwd=tmp_path) == "init,fileStore,capture\n"
+    ways = "['', '/node', '/receipt', '/testing'].map((each) => import('deniable' + each))"
+    names = f"(await Promise.all({ways})).map(Object.keys).flat()"
+    printed = run(node, "--input-type=module", "--eval", f"console.log({names}.join())", cwd=tmp_path)
+    assert printed == "init,fileStore,Receipt,TEXTS,answerOf,capture\n"
 
 
 def test_the_lock_file_names_no_registry():
@@ -114,27 +124,6 @@ ANSWERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory):
-    """Run the whole service with the registry of the vectors."""
-    from deniable_aggregator.process.ports import free_port
-    from deniable_server.local.stack import Stack
-    from deniable_server.settings import Settings
-
-    folder = tmp_path_factory.mktemp("stack")
-    (folder / "metrics.toml").write_text((ROOT / "tests" / "vectors" / "wire.toml").read_text("utf-8"), "utf-8")
-    for name, content in (("words.txt", "word\n"), ("short.txt", "word\n"), ("numbers.txt", "42\n")):
-        (folder / name).write_text(content, "utf-8")
-    settings = Settings(
-        registry=str(folder / "metrics.toml"),
-        ingest_keys="shop:pk_public",
-        read_keys="shop:rk_example_key",
-        rate_limit_source="off",
-    )
-    with Stack(settings, bind=f"127.0.0.1:{free_port()}", log_file=folder / "log") as running:
-        yield running
-
-
 def test_reports_of_many_visitors_are_counted(package, node, stack, tmp_path):
     """A thousand visitors answer, each on a device of its own: every report is counted, and estimates are near the truth."""
     command = [sys.executable, "-m", "deniable", "registry", "show", "--json", stack.settings.registry]
@@ -142,11 +131,7 @@ def test_reports_of_many_visitors_are_counted(package, node, stack, tmp_path):
     dsn = f"{stack.url.replace('http://', 'http://pk_public@')}/shop"
     printed = run(node, "build/test/visitors.js", dsn, tmp_path / "sheet.json", json.dumps(ANSWERS), PEOPLE, cwd=package)
     assert json.loads(printed) == {"sent": PEOPLE * len(ANSWERS), "left": 0}
-    deadline = time.monotonic() + 120
-    while any(ask(stack, metric)["n"] != PEOPLE for metric in ANSWERS):
-        stack.check()
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
+    until_counted(stack, ANSWERS, PEOPLE)
     truth = {
         "grr": {"0": 2 / 3, "3+": 1 / 3},
         "oue": {"b": 1},
@@ -159,10 +144,6 @@ def test_reports_of_many_visitors_are_counted(package, node, stack, tmp_path):
             assert abs(row["frequency"] - shares.get(row["value"], 0)) < 6 * max(row["stderr"], 0.02), (metric, row)
     low, high = ask(stack, "mean", level=0.999999)["number"]["interval"]
     assert low <= 300 <= high
-
-
-def ask(stack, metric, **parameters):
-    return requests.get(f"{stack.url}/api/v1/metrics/{metric}", headers=READ, params=parameters, timeout=60).json()
 
 
 def test_the_code_of_the_page_compiles(package):

@@ -68,10 +68,10 @@ export class Sender {
     if (count) this.counts.dropped[reason] = (this.counts.dropped[reason] ?? 0) + count;
   }
 
-  /** Of several tabs, one sends. */
+  /** Of several tabs that share a state, one sends. */
   async #locked(leaving: boolean): Promise<void> {
     const locks = (globalThis.navigator as Navigator | undefined)?.locks;
-    if (!locks?.request) return this.#sendAll(leaving);
+    if (!locks?.request || !this.store.lasts) return this.#sendAll(leaving);
     await locks.request(`deniable ${this.address.app}`, { ifAvailable: true }, async (lock) => {
       if (lock) await this.#sendAll(leaving);
     });

@@ -1,0 +1,187 @@
+/** `<deniable-receipt>`: what is asked, what was sent, what is left of the budget, and a switch. Its looks are all the page's. */
+
+import type { Telemetry } from "./client.js";
+import type { Sheet, SheetMetric } from "./sheet.js";
+import type { Report } from "./wire/batch.js";
+import { unhex } from "./noise/chance.js";
+
+/** All words of a receipt. A page may replace each, for example by another language's. */
+export const TEXTS = {
+  switch: "Send randomised answers from this browser",
+  on: "Answers may be sent.",
+  off: "Nothing is sent. What was waiting is deleted.",
+  disabled: "Telemetry is off here: ",
+  asked: "What is asked",
+  question: "Question",
+  answers: "Possible answers",
+  reveals: "What a report reveals",
+  metricOff: "This question is off: ",
+  any: { string: "a text", key: "a number of 64 bits" } as { readonly [type: string]: string },
+  range: (low: string, high: string, unit: string): string => `${low} to ${high}${unit && ` ${unit}`}`,
+  sent: "What was sent",
+  nothing: "Nothing was sent from this browser yet.",
+  period: "Period",
+  report: "Report",
+  says: (answer: string): string => `says “${answer}”, perhaps by chance`,
+  left: (percent: number, month: string): string => `Privacy budget left for ${month}: ${percent}%`,
+  waiting: (count: number): string => `Reports that wait to be sent: ${count}`,
+};
+
+export type Texts = typeof TEXTS;
+
+/** Fired at the element when the person turns the switch. The page keeps the choice: the element keeps nothing. */
+export type Choice = CustomEvent<{ readonly consent: boolean }>;
+
+type Client = Telemetry<Sheet>;
+
+/** Make an element; a text stays a text. */
+function make<K extends keyof HTMLElementTagNameMap>(
+  name: K,
+  attributes: { readonly [name: string]: string },
+  ...children: (Node | string)[]
+): HTMLElementTagNameMap[K] {
+  const element = document.createElement(name);
+  for (const [attribute, value] of Object.entries(attributes)) element.setAttribute(attribute, value);
+  element.append(...children);
+  return element;
+}
+
+function table(caption: string, headings: readonly string[], rows: readonly (readonly (Node | string)[])[]): HTMLTableElement {
+  const head = make("tr", {}, ...headings.map((heading) => make("th", { scope: "col" }, heading)));
+  const body = rows.map(([first, ...cells]) =>
+    make("tr", {}, make("th", { scope: "row" }, first!), ...cells.map((cell) => make("td", {}, cell))),
+  );
+  return make("table", {}, make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...body));
+}
+
+const named = (value: unknown): string => (Array.isArray(value) ? value.join(", ") : String(value));
+
+/** The answer that a report says, where a report says one. */
+export function answerOf(metric: SheetMetric, payload: string): string | null {
+  const { layout, values } = metric;
+  if (!values || layout.kind !== "index" || layout.rows !== 1 || layout.width !== values.length) return null;
+  const index = unhex(payload).reduceRight((number, byte) => number * 256 + byte, 0);
+  return index < values.length ? named(values[index]) : null;
+}
+
+/** Without a page, as where pages are rendered on a server, this module can be imported all the same. */
+const Base = (globalThis.HTMLElement ?? class {}) as typeof HTMLElement;
+
+export class Receipt extends Base {
+  /** Your words for the metrics, by id, in the language of the page. */
+  questions: { readonly [metric: string]: string } = {};
+  #texts: Texts = TEXTS;
+  #telemetry: Client | undefined;
+  #live: { switch: HTMLInputElement; status: HTMLElement; content: HTMLElement } | undefined;
+
+  /** The client whose receipt this is. */
+  get telemetry(): Client | undefined {
+    return this.#telemetry;
+  }
+
+  set telemetry(telemetry: { readonly options: unknown } | undefined) {
+    this.#telemetry = telemetry as Client | undefined;
+    void this.refresh();
+  }
+
+  get texts(): Texts {
+    return this.#texts;
+  }
+
+  set texts(texts: Partial<Texts>) {
+    this.#texts = { ...TEXTS, ...texts };
+    this.#live = undefined;
+    void this.refresh();
+  }
+
+  connectedCallback(): void {
+    document.addEventListener("visibilitychange", this.#seen);
+    void this.refresh();
+  }
+
+  disconnectedCallback(): void {
+    document.removeEventListener("visibilitychange", this.#seen);
+  }
+
+  readonly #seen = (): void => {
+    if (document.visibilityState === "visible") void this.refresh();
+  };
+
+  /** Show what is so now. */
+  async refresh(): Promise<void> {
+    const telemetry = this.#telemetry;
+    if (!telemetry || !this.isConnected) return;
+    this.#live ??= this.#made();
+    const { disabled } = telemetry.stats();
+    this.#live.switch.checked = telemetry.agreed();
+    this.#live.switch.disabled = disabled !== null;
+    if (disabled) this.#live.status.textContent = this.#texts.disabled + disabled;
+    const content = await this.#content(telemetry);
+    this.#live?.content.replaceChildren(...content);
+  }
+
+  #made(): { switch: HTMLInputElement; status: HTMLElement; content: HTMLElement } {
+    const live = {
+      switch: make("input", { type: "checkbox", role: "switch" }),
+      status: make("p", { role: "status" }),
+      content: make("div", {}),
+    };
+    live.switch.addEventListener("change", () => void this.#turn(live.switch.checked));
+    this.replaceChildren(make("p", {}, make("label", {}, live.switch, ` ${this.#texts.switch}`)), live.status, live.content);
+    return live;
+  }
+
+  async #turn(consent: boolean): Promise<void> {
+    this.dispatchEvent(new CustomEvent("deniable-consent", { bubbles: true, detail: { consent } }) satisfies Choice);
+    await this.#telemetry!.setConsent(consent);
+    this.#live!.status.textContent = this.#texts[consent ? "on" : "off"];
+    await this.refresh();
+  }
+
+  async #content(telemetry: Client): Promise<HTMLElement[]> {
+    const [texts, { registry, now = Date.now }] = [this.#texts, telemetry.options];
+    const month = new Date(now()).toISOString().slice(0, 7);
+    const nothing = { sent: [] as readonly Report[], waiting: 0, spent: 0 };
+    const { sent, waiting, spent } = await Promise.all([telemetry.sent(), telemetry.waiting(), telemetry.spent(month)])
+      .then(([sent, waiting, spent]) => ({ sent, waiting, spent: spent.month }))
+      .catch(() => nothing); // where the browser refuses its database nothing was ever sent
+    const percent = Math.floor((100 * Math.max(0, registry.budget.per_month - spent)) / (registry.budget.per_month || 1));
+    const asked = Object.entries(registry.metrics).map(([id, metric]) => [
+      this.#named(id),
+      this.#answers(metric),
+      telemetry.explain(id)?.lines.join(" ") ?? texts.metricOff + (telemetry.stats().off[id] ?? telemetry.stats().disabled),
+    ]);
+    const reports = sent.map((report) => [this.#named(report.metric), report.period, this.#report(report, registry)]);
+    return [
+      make("p", {}, texts.left(percent, month)),
+      make("p", {}, texts.waiting(waiting)),
+      table(texts.asked, [texts.question, texts.answers, texts.reveals], asked),
+      reports.length ? table(texts.sent, [texts.question, texts.period, texts.report], reports) : make("p", {}, texts.nothing),
+    ];
+  }
+
+  #named(id: string): string {
+    return Object.hasOwn(this.questions, id) ? this.questions[id]! : id;
+  }
+
+  #answers({ type, values, range, unit }: SheetMetric): string {
+    if (values) return values.map(named).join("; ");
+    return range ? this.#texts.range(range[0]!, range[1]!, unit ?? "") : (this.#texts.any[type] ?? type);
+  }
+
+  #report({ metric: id, payload }: Report, registry: Sheet): Node {
+    const metric = Object.hasOwn(registry.metrics, id) ? registry.metrics[id] : undefined;
+    const answer = metric ? answerOf(metric, payload) : null;
+    // A line may break within a long report, also on a telephone.
+    const code = make("code", {}, ...(payload.match(/.{1,8}/g) ?? []).flatMap((part) => [part, make("wbr", {})]));
+    return make("span", {}, code, ...(answer === null ? [] : [` ${this.#texts.says(answer)}`]));
+  }
+}
+
+if (globalThis.customElements && !customElements.get("deniable-receipt")) customElements.define("deniable-receipt", Receipt);
+
+declare global {
+  interface HTMLElementTagNameMap {
+    "deniable-receipt": Receipt;
+  }
+}

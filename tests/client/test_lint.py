@@ -391,6 +391,7 @@ BREAKING = [
     ({"scale": "log"}, "scale was 'linear', is 'log'"),
     ({"estimate": "mean"}, "estimate was '', is 'mean'"),
     ({"joint": True}, "joint was False, is True"),
+    ({"most": 2}, "most was 0, is 2"),
 ]
 FREE = [
     ({"description": "e"}, "description was 'd', is 'e'"),

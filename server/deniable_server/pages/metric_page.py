@@ -10,6 +10,7 @@ from flask import request
 from msgspec.structs import asdict, replace
 
 from deniable.messages.plural import plural
+from deniable_aggregator.accounting import readers
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.absence import nearest
 from deniable_aggregator.answer.headline import headline
@@ -249,6 +250,7 @@ def described(app: AppMetrics, measured: Estimates) -> dict[str, Any]:
         "others": " to ".join(between),
         "odds": f"{odds:,.2f}",
         "permanent": metric.permanent,
+        "readers": readers.sentence(app.declared, metric),
         "expired": metric.expired(datetime.now(UTC).date()),
         "unit": metric.unit,
         "example": metric.kind.example(metric),

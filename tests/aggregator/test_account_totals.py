@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal, localcontext
-from itertools import product
-from math import e, erfc, exp, expm1, inf, log, log1p, sqrt, tanh
+from math import e, erfc, exp, inf, log, sqrt, tanh
 
 import numpy as np
 import pytest

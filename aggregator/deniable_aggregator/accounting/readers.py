@@ -1,11 +1,11 @@
 """What readers of published sums learn of one person, if the operator is trusted: what may be claimed, of which metrics.
 
-Readers see releases: pages, results, answers to read keys. They do not see reports, what is counted so far, archives or the store,
-nor a trial. Whoever does is the operator here, and only the local epsilon holds.
+Readers see releases: pages, results, answers to read keys. They do not see reports, what is counted so far, archives or the
+store, nor a trial. Whoever does is the operator here, and only the local epsilon holds.
 
-Every sum in releases consists of blocks that share no report, each of at least `min_reports`: a release, what an early release adds
-to the one before, and with one segment what a cell has and no published cell within it (`deniable_aggregator.publish.suppression`).
-So all sums of a metric follow from the sums of blocks, and a report is in one of them. With two segments or more, cells overlap. A
+Releases consist of *blocks* that share no report, each of at least `min_reports`: a first release, or what a later step adds to it;
+with one segment, what a published cell has and no published cell within it. All sums of a metric follow from the sums of its
+blocks (`deniable_aggregator.publish.suppression`), and a report is in one block. With two segments or more, cells overlap. A
 report is then in sums that do not follow from such blocks, and nothing is claimed.
 """
 
@@ -33,8 +33,8 @@ DELTA = 1e-6
 _TWO = Context(prec=2, rounding=ROUND_CEILING)
 
 CONDITION = (
-    "This holds for readers of published sums only. It needs that the operator is trusted, and that each release is of one period "
-    "and has so many honest reports in each segment. That somebody took part is not hidden."
+    "This holds for readers of published sums only. It needs that the operator is trusted, and that each release is of one "
+    "period and has so many honest reports in each segment. That somebody took part is not hidden."
 )
 """What a central epsilon needs."""
 
@@ -73,8 +73,8 @@ def sentence(registry: Registry, metric: Metric) -> str:
     if reports is None:
         return ""
     return (
-        f"Readers of published sums learn at most ε = {upward(one_report(reports))} of it, with delta {DELTA:g}, if the operator is "
-        f"trusted and {reports.reports:,} reports of each period and segment are honest; with half of them "
+        f"Readers of published sums learn at most ε = {upward(one_report(reports))} of it, with delta {DELTA:g}, if the operator "
+        f"is trusted and {reports.reports:,} reports of each period and segment are honest; with half of them "
         f"{upward(one_report(reports.half))}."
     )
 
@@ -92,6 +92,11 @@ class Readers:
     refused: tuple[tuple[str, str], ...]  # names, and why nothing is claimed of them
     delta: float  # of each figure alone
     devices: int = 1  # of a person or a household
+
+    @property
+    def condition(self) -> str:
+        """What the figures need."""
+        return CONDITION
 
     @property
     def total(self) -> float:
@@ -120,7 +125,8 @@ class Readers:
                 cells = "  ".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
                 yield f"  {row[0]:{widths[0]}}  {cells}"
             whose = f"{plural(self.devices, 'device')} together" if self.devices > 1 else "a device together"
-            yield f"All these reports of {whose}: central epsilon {number(self.total)}, or {number(self.half)} if half are honest."
+            total, half = number(self.total), number(self.half)
+            yield f"All these reports of {whose}: central epsilon {total}, or {half} if half are honest."
             yield CONDITION
         for name, why in self.refused:
             yield f"Readers of {name}: the local epsilon, since {why}."

@@ -6,8 +6,9 @@ s = 1 - a (p + 1). There are three distributions of reports so that a report of 
 * of the *first kind* with probability p a, of the *second* with a, and of the *third*, which both answers share, with s.
 
 A report of the second answer is its mirror image. Any report is at least 1/p times as likely under any other answer as under
-either of these two. So a report of any answer is of the first kind with probability a at least, of the second with a, and of the third
-with s / p. Otherwise we let it be seen. The observer of a sum learns at most how many reports are of each kind: i, j and k. Then
+either of these two. So a report of any answer is of the first kind with probability a at least, of the second with a, and of the
+third with s / p. Otherwise we let it be seen. The observer of a sum learns at most how many reports are of each kind: i, j and k.
+Then
 
     P(i, j, k) / Q(i, j, k) = (p i + j + p k) / (i + p j + p k)
 

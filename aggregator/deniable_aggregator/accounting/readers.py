@@ -3,8 +3,8 @@
 Readers see releases: pages, results, answers to read keys. They do not see reports, what is counted so far, archives or the
 store, nor a trial. Whoever does is the operator here, and only the local epsilon holds.
 
-Releases consist of *blocks* that share no report, each of at least `min_reports`: a first release, or what a later step adds to it;
-with one segment, what a published cell has and no published cell within it. All sums of a metric follow from the sums of its
+Releases consist of *blocks* that share no report, each of at least `min_reports`: a first release, or what a later step adds to
+it; with one segment, what a published cell has and no published cell within it. All sums of a metric follow from the sums of its
 blocks (`deniable_aggregator.publish.suppression`), and a report is in one block. With two segments or more, cells overlap. A
 report is then in sums that do not follow from such blocks, and nothing is claimed.
 """

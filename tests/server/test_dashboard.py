@@ -418,6 +418,13 @@ def test_epsilon_is_read_in_plain_language(app, client):
     assert "at most e<sup>ε</sup>&nbsp;=&nbsp;3.00 times" in client.get("/m/ui.dark").get_data(as_text=True)
 
 
+def test_the_page_says_what_readers_learn(app, client):
+    """After the local epsilon stands the central one of one report, with its condition."""
+    html = client.get("/m/ui.choice").get_data(as_text=True)
+    assert re.search(r"whatever else they know.*Readers of published sums learn at most ε = 0\.\d+ of it, with delta 1e-06", html)
+    assert "if the operator is trusted and 500 reports of each period and segment are honest; with half of them" in html
+
+
 def test_the_numbers_are_those_of_the_api(app, client):
     """The table shows what the query API tells, and does not clip a negative estimate."""
     fill_all(app)

@@ -1,19 +1,20 @@
 """One report among others: what somebody learns of it who sees only the sum of all of them.
 
-Take two answers, and the reports of each. Let p = e^epsilon, let b be their total variation, a = b / (p - 1), and s = 1 - a (p + 1).
-There are three distributions of reports so that a report of the first answer is
+Take two answers, and the reports of each. Let p = e^epsilon, let b be their total variation, a = b / (p - 1), and
+s = 1 - a (p + 1). There are three distributions of reports so that a report of the first answer is
 
 * of the *first kind* with probability p a, of the *second* with a, and of the *third*, which both answers share, with s.
 
-A report of the second answer is its mirror image. A report of any answer at all is at least 1/p times as likely as either of them.
-So it is of the first kind with probability a at least, of the second with a, and of the third with s / p, whatever the answer is.
-Otherwise a report is allowed to be seen. The observer of a sum learns at most how many reports are of each kind: i, j and k. Then
+A report of the second answer is its mirror image. Any report is at least 1/p times as likely under any other answer as under
+either of these two. So a report of any answer is of the first kind with probability a at least, of the second with a, and of the
+third with s / p. Otherwise we let it be seen. The observer of a sum learns at most how many reports are of each kind: i, j and k.
+Then
 
     P(i, j, k) / Q(i, j, k) = (p i + j + p k) / (i + p j + p k)
 
 is how much likelier these are under the first answer. The delta at an epsilon of ln y is the mean of max(0, V_1 + ... + V_n) / n.
-Here the V are independent: p - y with probability a, 1 - y p with a, p (1 - y) with s / p, else 0. This delta rises with b, because
-a larger b spreads V without a change of its mean. So the largest b of all pairs of answers gives a bound for all of them. It is a
+Here the V are independent: p - y with probability a, 1 - y p with a, p (1 - y) with s / p, else 0. This delta rises with b: a
+larger b spreads V without a change of its mean. So the largest b of all pairs of answers gives a bound for all of them. It is a
 bound at every epsilon, so the distributions P and Q may be composed (Zhu, Dong and Wang).
 
 Others who are not honest, or whose reports the observer knows, do not count as others. A crowd of one is a report alone.
@@ -158,8 +159,8 @@ class Crowd:
         either, chances = _binomial(n, 2 * a, tail)
         third = (1 - self.telling) / p / (1 - 2 * a)
         # What others have of the third kind helps. So their number may be rounded down. It is drawn from fewer reports than there
-        # are, the same for a block of numbers of the first two kinds. It may also be spread to two numbers around it that have the
-        # same mean, because the delta is convex in it.
+        # are, the same for a block of numbers of the first two kinds. It may also be spread to two numbers around it that have
+        # the same mean, because the delta is convex in it.
         step = max(1, int(n / (_THIRDS * p)))
         parts = []
         for block in np.array_split(np.arange(len(either)), min(_BLOCKS, len(either))):

@@ -118,7 +118,7 @@ class GeneralHadamard(FrequencyOracle):
 
     @property
     def telling(self) -> Fraction:
-        """The probability of a column in just one of two sets. Sets of two blocks are apart, those of one share a half of each."""
+        """The probability of a column in just one of two sets. Sets of two blocks are apart; those of one share a half."""
         columns = self.size // (4 if self.blocks == 1 else 2)
         return columns * (self.ratio + 1) / (self.size // 2 * (self.ratio - 1) + self.layout.width)
 

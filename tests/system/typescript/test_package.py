@@ -77,7 +77,7 @@ def test_the_scripts_that_servers_hand_out_are_built_from_this_source(package, c
 
 
 def test_its_figures_can_be_measured(package):
-    """The benchmark runs: sizes, and what a record takes beside the browser's own work. How long that is depends on the machine."""
+    """The benchmark runs: sizes, and what a record takes beside the browser's own work, which depends on the machine."""
     pytest.importorskip("playwright.sync_api", reason="no playwright (pip install playwright)")
     printed = run(sys.executable, ROOT / "benchmarks" / "web.py", "--quick", "--package", package, cwd=package)
     assert re.search(r"^size, all of it: [\d,]+ bytes compressed$", printed, re.MULTILINE)

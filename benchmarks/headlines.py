@@ -27,11 +27,12 @@ from deniable.mechanisms.prefix import Pem
 from deniable_aggregator import decode, tally
 from deniable_aggregator.decode import hash_lookup, options
 from deniable_aggregator.decode.discovery import Discovery, discover
+from deniable_aggregator.decode.options import options_of
 from deniable_aggregator.decode.panel import Panel
 from deniable_aggregator.decode.prefix_level import Joint
 from deniable_aggregator.decode.share_difference import difference_variance
 from deniable_aggregator.inference.leaders import Leaders
-from deniable_aggregator.planning.simulation import Simulation, draw_sets
+from deniable_aggregator.planning.simulation import Simulation
 from deniable_aggregator.tally import Tally
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def sets(name: str, epsilon: float, shares: Floats, n: int, rng: np.random.Gener
     """Estimate options of a set; it has at most 20."""
     shares = shares[:20]
     mechanism = listed(name, 1 << len(shares), epsilon)
-    return options.option_shares(mechanism, draw_sets(mechanism, n, shares, rng)), shares
+    return options.option_shares(mechanism, options_of(mechanism).draw_sets(n, shares, rng)), shares
 
 
 def sets_again(name: str, epsilon: float, shares: Floats, n: int, rng: np.random.Generator) -> tuple[Estimate, Floats]:
@@ -147,8 +148,8 @@ def sets_again(name: str, epsilon: float, shares: Floats, n: int, rng: np.random
 
 def search(epsilon: float, shares: Floats, n: int, rng: np.random.Generator) -> tuple[Estimate, Floats]:
     """Search for answers; those that are found are compared."""
-    mechanism = Pem(domain_size=1 << 24, epsilon=epsilon, start=8)
-    values = rng.choice(1 << 24, len(shares), replace=False).tolist()
+    mechanism = Pem(domain_size=1 << 16, epsilon=epsilon, start=8)
+    values = rng.choice(1 << 16, len(shares), replace=False).tolist()
     held = np.repeat(np.arange(len(values)), rng.multinomial(n, shares))
     rows = rng.integers(mechanism.rows, size=len(held))
     table = [[mechanism.key(level, value) for value in values] for level in range(len(mechanism.lengths))]
@@ -208,9 +209,9 @@ def lines() -> dict[str, tuple[Draw, bool]]:
             all_[f"{name}, epsilon {text}, five reports each"] = partial(again, name, epsilon), False
         for name in PERMANENT:
             all_[f"{name}, epsilon {text}, permanent"] = partial(permanent, name, epsilon), False
-        for name in ("sampled_option", "sampled_pair"):
+        for name in ("sampled_options", "sampled_pair"):
             all_[f"{name}, epsilon {text}"] = partial(sets, name, epsilon), False
-        all_[f"sampled_option, epsilon {text}, as of five reports each"] = partial(sets_again, "sampled_option", epsilon), False
+        all_[f"sampled_options, epsilon {text}, as of five reports each"] = partial(sets_again, "sampled_options", epsilon), False
     all_["pem, epsilon 4, found"] = partial(search, 4.0), False
     for unequal in ("equal", "unequal", "one unknown"):
         for sum_ in (False, True):

@@ -48,7 +48,7 @@ class Population:
         self.mechanism = mechanisms.make(name.partition("_bloom")[0], domain_size=VALUES, epsilon=epsilon, **options)
         bounds = self.mechanism.bounds()
         self.low, self.high = float(bounds.low), float(bounds.high)
-        self.ones = tail_bounds.binomial_sums(bounds.ones)
+        self.ones = tail_bounds.ones(bounds)
         layout = self.mechanism.layout
         self.table = None
         if layout.kind == "index":

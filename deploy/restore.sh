@@ -30,9 +30,12 @@ for process in /proc/[0-9]*; do
       fi ;;
   esac
 done
-has=$(cat "$2/appendonlydir/"* 2>/dev/null | wc -c)
+# A store that was started once without appendonly yes began empty. Then copies are of next to nothing, and all else is in this folder.
+# Its base is written as a copy is, anew each half hour while a worker runs. What was appended since is commands: many times as long.
+has=$(cat "$2/appendonlydir/"*.base.rdb 2>/dev/null | wc -c)
+[ "$has" -gt 1000 ] || has=$(cat "$2/appendonlydir/"* 2>/dev/null | wc -c)     # it was never written anew: all is in the commands
 if [ "$(($(wc -c < "$copy") * 10))" -lt "$has" ] && [ "${3:-}" != --smaller ]; then
-  echo "$copy has $(($(wc -c < "$copy"))) bytes, and $2/appendonlydir, which it would replace, has $((has)):" >&2
+  echo "$copy has $(($(wc -c < "$copy"))) bytes, and what it would replace in $2/appendonlydir has $((has)):" >&2
   echo "what the store lost may still be there. Start it with appendonly yes and look first." >&2
   echo "To restore nevertheless, give --smaller after the folder." >&2
   exit 2
@@ -50,3 +53,11 @@ mv "$2/appendonlydir.new" "$2/appendonlydir"
 # Run as root, the store's user could not read it.
 [ "$(id -u)" != 0 ] || chown -R "$(stat -c %u:%g "$2")" "$2/appendonlydir"
 echo "the store begins from $copy"
+cat <<EOF
+What came after this copy is lost. Start the store, and before any server runs, do again what was done since, for each app:
+  deniable keys revoke                     keys that were revoked: they open again
+  deniable erase                           metrics and apps that were erased: they are back
+  deniable audit-log restored --files DIR  if files were rotated: they are put aside
+  deniable audit-log head                  a new anchor: one from after the copy does not fit any more
+All steps: https://deniable.github.io/deniable/how-to/operate/back-up/#restore-the-store
+EOF

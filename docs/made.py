@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from deniable import mechanisms
 from deniable.commands.catalogue import CATALOGUE
 from deniable.commands.parser import Parser
-from deniable.mechanisms.sampled_option import SampledOption, SampledPair
+from deniable.mechanisms.sets import OfSets
 from deniable.mechanisms.window import Window
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
@@ -34,8 +34,9 @@ _EPSILONS = [step / 4 for step in range(2, 25)]
 _VALUES = 16
 _SCORED = {
     "window": ("65,537 positions", "a mean", "% of the range"),
-    "sampled_option": (f"{_VALUES} options", "an option's share", " points"),
+    "sampled_options": (f"{_VALUES} options", "an option's share", " points"),
     "sampled_pair": (f"{_VALUES} options", "the share of a case of two options", " points"),
+    "padded_subset": (f"{_VALUES} options, one in an answer", "an option's share", " points"),
 }
 """What is estimated with mechanisms that do not estimate the share of each value: of how many answers, what, and its unit."""
 
@@ -100,7 +101,8 @@ def _mechanisms() -> Iterator[tuple[str, str]]:
         "",
         '`mechanism = "auto"`, the default, takes the smallest report among mechanisms within 1% of the least exact error.',
         "For texts and keys it takes `fast_local_hash`, or `pem` where answers are to be discovered.",
-        "Numbers, and means of ordered answers, have `window`. Sets have `sampled_option`, or, if joint, `sampled_pair`.",
+        "Numbers, and means of ordered answers, have `window`.",
+        "Sets have `sampled_options`; with `most`, `padded_subset`; if joint, `sampled_pair`.",
         "",
         "| mechanism | what the device does |",
         "|---|---|",
@@ -160,8 +162,8 @@ def _error(mechanism: Any) -> float:
     """Return the standard error of a share among 10,000 reports, as the mean over all values; of what is scored, the worst."""
     if isinstance(mechanism, Window):
         return sqrt(float(mechanism.worst_noise) / 10_000)
-    if isinstance(mechanism, SampledOption | SampledPair):
-        return sqrt(mechanism.layout.rows / 40_000) / float(mechanism.keep - mechanism.other)
+    if isinstance(mechanism, OfSets):
+        return sqrt(float(mechanism.worst_variance) / 10_000)
     return sqrt(float(mechanism.mean_variance) / 10_000)
 
 

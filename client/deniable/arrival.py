@@ -43,10 +43,11 @@ class Arrival:
         Answers that their metric does not declare, by metric. They were reported, as the metric's `other` or as a random answer.
         It is empty unless the app is developed: anywhere else a log of this text would tell of an answer.
     clipped
-        The same of numbers beyond the range of their metric, which are reported as its nearer end.
+        The same of numbers beyond the range of their metric, which are reported as its nearer end, and of sets with more options
+        than an answer keeps, of which some are drawn.
     why
-        Why reports are kept, refused or lost, why answers were dropped, or why there is nothing; empty if there is nothing to
-        explain.
+        Why reports are kept, refused or lost, why answers were dropped or others were reported, or why there is nothing; empty if
+        there is nothing to explain.
     """
 
     sent: int = 0
@@ -98,7 +99,7 @@ class Arrival:
         if self.undeclared:
             yield f"{plural(sum(self.undeclared.values()), 'undeclared answer')} ({few([*self.undeclared])})"
         if self.clipped:
-            yield f"{sum(self.clipped.values())} clipped ({few([*self.clipped])})"
+            yield f"{plural(sum(self.clipped.values()), 'clipped number')} ({few([*self.clipped])})"
 
     def _named(self, what: str, total: int) -> str:
         """Name the metrics of a number, each with its own unless there is one; empty if none is known."""

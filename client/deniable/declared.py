@@ -10,8 +10,11 @@ from deniable.errors import Fault, ParameterError, RegistryError
 from deniable.exact.sha import sha256
 from deniable.frozen import dataclass
 from deniable.messages.plural import plural
+from deniable.registry import refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from deniable.mechanisms import Mechanism
     from deniable.mechanisms.permanent import Permanent
     from deniable.registry import Metric, Registry
@@ -78,12 +81,36 @@ def declare(
     try:
         return Declared.of(metric, candidates)
     except ParameterError as error:
-        raise RegistryError([Fault(registry.file, metric.id, error.rule, error.value)]) from None
+        raise refusal(registry.file, [Fault(registry.file, metric.id, error.rule, error.value)]) from None
 
 
 def versions(registry: Registry) -> dict[tuple[str, int], Declared]:
-    """Return each version of each metric, with its candidates; raise `RegistryError` if one cannot be counted or decoded."""
-    return {(each.id, each.version): declare(registry, each, registry.candidates(each)) for each in registry.definitions}
+    """Return each version of each metric, with its candidates; raise `RegistryError` if some cannot be counted or decoded."""
+    return {(each.metric.id, each.metric.version): each for each in declare_all(registry, registry.definitions)}
+
+
+def declare_all(
+    registry: Registry,
+    metrics: Iterable[Metric],  # of it
+    *,
+    decoded: bool = True,  # whether their candidates are needed, which devices do not have
+) -> list[Declared]:
+    """Declare several metrics; a `RegistryError` has the faults of all of them."""
+    ready: list[Declared] = []
+    faults: list[Fault] = []
+    for metric in metrics:
+        candidates: tuple[int, ...] = ()
+        try:
+            candidates = registry.candidates(metric) if decoded else ()
+        except RegistryError as error:
+            faults += error.faults
+        try:
+            ready.append(declare(registry, metric, candidates))
+        except RegistryError as error:
+            faults += error.faults
+    if faults:
+        raise RegistryError(faults)
+    return ready
 
 
 def fingerprint(

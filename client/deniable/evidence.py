@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from deniable.declared import Declared
 from deniable.errors import DeniableError
 from deniable.frozen import replace
-from deniable.mechanisms.sampled_option import Sampled
+from deniable.mechanisms.sets import OfSets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,14 +24,15 @@ def report_names(
 ) -> str:
     """Write the answers that a report names, such as ``jpeg or png``; empty if it names none, or it is not known."""
     metric, mechanism = declared.metric, declared.mechanism
-    if isinstance(mechanism, Sampled):
-        row, named = mechanism.layout.unpack(payload)
-        chosen = ((option, named >> bit & 1) for bit, option in enumerate(mechanism.groups[row]))
-        return ", ".join(f"{metric.label(option)}: {'yes' if is_chosen else 'no'}" for option, is_chosen in chosen)
-    if not metric.values:
-        return ""
     everything = range(len(metric.values))
-    names = [metric.label(position) for position in sorted(mechanism.supporting(payload, everything) or ())]
+    if isinstance(mechanism, OfSets):
+        says_yes = mechanism.options_of(payload)
+        if mechanism.part:  # each of the few options of a row
+            return ", ".join(f"{metric.label(option)}: {'yes' if is_chosen else 'no'}" for option, is_chosen in says_yes.items())
+        supported = {option for option, is_chosen in says_yes.items() if is_chosen}
+    else:
+        supported = (mechanism.supporting(payload, everything) if metric.values else None) or set()
+    names = [metric.label(position) for position in sorted(supported)]
     if len(names) in (0, len(everything)):
         return ""
     if len(names) > _MOST_NAMED:

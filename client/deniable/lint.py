@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING
 
 from deniable import mechanisms, registry
-from deniable.declared import Declared
-from deniable.errors import Fault, ParameterError, RegistryError
+from deniable.declared import Declared, declare_all
+from deniable.errors import Fault, RegistryError
 from deniable.forecast import space
-from deniable.forecast.precision import arm, expected
-from deniable.frozen import dataclass
+from deniable.forecast.precision import expected, people_needed
+from deniable.frozen import dataclass, replace
 from deniable.limits import spending
 from deniable.limits.admission import admit
 from deniable.limits.allowance import Allowance
-from deniable.limits.caps import budget_of
+from deniable.limits.caps import budget_of, caps_of, exceeding
 from deniable.limits.exposure import MANY_GROUPS, Exposure
+from deniable.mechanisms.sets import OfSets
 from deniable.registry.answers.axis import MOST_STEP_VALUES, read_number
 from deniable.registry.lookalike import alike, nearest, spelt
-from deniable.registry.places import placed
+from deniable.registry.sound import read_sound
 from deniable.registry.tables import Budget, duration
 
 if TYPE_CHECKING:
@@ -82,52 +84,52 @@ class Lint:
 def lint(path: str | Path) -> Lint:
     """Check a registry file: its format, that each metric has a mechanism, and that none would be off on a device."""
     try:
-        loaded = registry.load(path)
-    except RegistryError as error:
+        sound = read_sound(registry.read(path), str(path))
+    except RegistryError as error:  # it cannot be read
         return Lint(error.faults, (), ())
-    faults = [Fault(str(path), "-", rule) for rule in _unknown_mechanisms(loaded)]
-    notes = []
+    loaded, faults = sound.registry, list(sound.faults)
+    if loaded is None:
+        return Lint(sound.faults, (), ())
+    faults += [Fault(str(path), "-", rule) for rule in _unknown_mechanisms(loaded)]
+    faulty = {fault.metric for fault in faults}
+    notes, declared = [], list[Declared]()
     warnings = [Fault(str(path), "-", rule, value) for rule, value in _file_doubts(loaded)]
-    budget = budget_of(loaded)
     for metric in loaded.metrics.values():
         try:
-            mechanism = mechanisms.of(metric)
-            number = len(loaded.candidates(metric))
-        except ParameterError as error:
-            faults.append(Fault(str(path), metric.id, error.rule, error.value))
+            (ready,) = declare_all(loaded, [metric])
         except RegistryError as error:
             faults += error.faults
         else:
-            doubts = chain(_doubts(metric), _large(loaded, metric, mechanism), _rare(metric, mechanism))
+            declared.append(ready)
+            mechanism = ready.mechanism
+            doubts = chain(_doubts(metric), _large(loaded, metric, mechanism), _rare(metric, mechanism), _capped(metric))
             warnings += [Fault(str(path), metric.id, rule, value) for rule, value in doubts]
-            allowance = Allowance.of(Declared.of(metric), budget)
-            facts = _resolved(metric, mechanism, number)
-            facts |= _reported(metric, allowance) | _experiments(loaded, metric, mechanism)
-            if (metric.longest_seconds or 0) > LONG_SECONDS:  # whether an app uses `timed`, a registry does not say
-                end = f"{metric.range[1]} {metric.unit} after the block began, so that the moment does not tell the time"
-                facts["by timed"] = f"a report waits in memory until {end}; it is lost if the process is killed before"
-            if metric.delay is not None:
-                facts["travels"] = f"after a random time of up to {metric.delay} on the device"
-            notes.append(Note(metric.id, facts))
+            if metric.id not in faulty:
+                notes.append(_note(loaded, ready))
+    today = datetime.now(UTC).date()
+    admission = admit(loaded, None, today) if sound.spends and len(declared) == len(loaded.metrics) else None
     exposed, table, legend = "", tuple[tuple[str, ...], ...](), tuple[str, ...]()
-    if not faults:
-        today = datetime.now(UTC).date()
-        admission = admit(loaded, None, today)
-        faults += admission.faults
+    if admission is not None and not faults:
         table, legend = tuple(spending.rows(loaded, admission, today)), tuple(spending.legend(loaded, today))
         exposure = Exposure.of(loaded)
         warnings += [Fault(str(path), "-", rule, value) for rule, value in _exposed(exposure)]
         exposed = exposure.words
+    if admission is not None:
+        faults += admission.faults
+    elif sound.knows("-", "caps"):  # what is unknown of others does not matter
+        faults += [Fault(str(path), id_, rule) for id_, rule in exceeding(declared, caps_of(loaded), "[caps]")]
+    warnings = [warning for warning in warnings if sound.knows(warning.metric, warning.rule)]
     lines = _placed(path, [*faults, *warnings])
-    return Lint(lines[: len(faults)], lines[len(faults) :], tuple(notes), exposed, table, legend)
+    in_order = sorted(lines[: len(faults)], key=lambda fault: (fault.file != str(path), fault.line))
+    return Lint(tuple(in_order), tuple(lines[len(faults) :]), tuple(notes), exposed, table, legend)
 
 
-def _placed(path: str | Path, faults: Sequence[Fault]) -> tuple[Fault, ...]:
-    """Add to each finding its line in the registry. Findings in other files already have their line."""
-    if not faults:
-        return ()
-    ours = iter(placed(registry.read(path), [fault for fault in faults if fault.file == str(path)]))
-    return tuple(next(ours) if fault.file == str(path) else fault for fault in faults)
+def _placed(path: str | Path, findings: Sequence[Fault]) -> list[Fault]:
+    """Add to each finding its line in the registry. Findings in other files say their line themselves."""
+    if not findings:
+        return []
+    ours = iter(registry.refusal(str(path), [each for each in findings if each.file == str(path)]).faults)
+    return [next(ours) if each.file == str(path) else each for each in findings]
 
 
 def _unknown_mechanisms(loaded: Registry) -> Iterator[str]:
@@ -179,6 +181,19 @@ def _pair(names: Iterable[str]) -> str:
     return " and ".join(map(repr, names))
 
 
+def _note(loaded: Registry, declared: Declared) -> Note:
+    metric, mechanism = declared.metric, declared.mechanism
+    allowance = Allowance.of(declared, budget_of(loaded))
+    facts = _resolved(metric, mechanism, len(declared.candidates))
+    facts |= _reported(metric, allowance) | _experiments(loaded, metric, mechanism)
+    if (metric.longest_seconds or 0) > LONG_SECONDS:  # whether an app uses `timed`, a registry does not say
+        end = f"{metric.range[1]} {metric.unit} after the block began, so that the moment does not tell the time"
+        facts["by timed"] = f"a report waits in memory until {end}; it is lost if the process is killed before"
+    if metric.delay is not None:
+        facts["travels"] = f"after a random time of up to {metric.delay} on the device"
+    return Note(metric.id, facts)
+
+
 def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> dict[str, str]:
     """Return the mechanism of a metric and why it was chosen, in words."""
     size = mechanism.layout.payload_size
@@ -211,8 +226,9 @@ def _experiments(loaded: Registry, metric: Metric, mechanism: Mechanism) -> dict
     """Return what the experiments of a metric need, in words."""
     sentences = []
     for name in (each for each in metric.segments if each in loaded.experiments):
-        planned = loaded.experiments[name].planned
-        people = arm(metric, mechanism, planned)
+        experiment, arms = loaded.experiments[name], loaded.segments[name]
+        planned = experiment.planned
+        people = people_needed(metric, mechanism, experiment, arms)
         if people is not None:
             what = f"a difference of {planned:g}{' of the range' if metric.axis else ''}"
             sentences.append(f"{people:,} people in each arm of {name} find {what} in 80% of cases, however often you look")
@@ -309,6 +325,19 @@ def _large(loaded: Registry, metric: Metric, mechanism: Mechanism) -> Iterator[t
     if size > LARGE_BYTES:
         mend = "use a mechanism with fewer cells, a longer period, fewer segments, or a shorter [retention]"
         yield f"up to {space.written(size)} in the store: {it.made_of()}; {mend}", ...
+
+
+def _capped(metric: Metric) -> Iterator[tuple[str, object]]:
+    """Report a cap of a set that makes estimates worse, though answers are cut for it."""
+    if not metric.most:
+        return
+    typical = Fraction(metric.most, 2 * len(metric.values))
+    capped, free = (mechanisms.of(replace(metric, most=most, mechanism="auto", parameters=())) for most in (metric.most, 0))
+    if isinstance(capped, OfSets) and isinstance(free, OfSets):
+        ratio = float(capped.option_variance(typical) / free.option_variance(typical))
+        if ratio > 1:
+            rule = f"most: without it the variance of an option is {1 - 1 / ratio:.0%} less, and nothing is cut; remove it"
+            yield rule, metric.most
 
 
 def _rare(metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:

@@ -124,7 +124,10 @@ class Query:
         return self._with(date_range=f"{days}d" if isinstance(days, int) or days.isdigit() else days)
 
     def where(self, **segments: Value | Iterable[Value]) -> Query:
-        """Keep rows of these segments, or of a ``value``: one of each, or several if rows are broken down by it."""
+        """Keep rows of these segments, or of a ``value``: one of each, or several if rows are broken down by it.
+
+        Of a number a value is a figure, such as ``"p50"``, or a range, such as ``"200..500"``: above 200 and at most 500.
+        """
         return self._filtered("is", segments)
 
     def where_not(self, **segments: Value | Iterable[Value]) -> Query:
@@ -187,22 +190,25 @@ class Query:
     def leading(self) -> dict[str, dict[str, Any] | None]:
         """Ask of each metric named which value is the most frequent one, or may be; None of a number, and without reports.
 
+        It is of the reports that the range and one value of each segment leave.
+
         Raises
         ------
         QueryError
-            If the server answers with a problem, or not at all.
+            If the query filters otherwise, or if the server answers with a problem, or not at all.
         """
-        return {name: each["leading"] for name, each in self._of_each("", "leading", self._level()).items()}
+        return {name: each["leading"] for name, each in self._of_each("", "leading", self._reports()).items()}
 
     def says(self) -> dict[str, list[str]]:
-        """Ask of each metric named what its page says of all reports published: what it is, what changed, and the trend.
+        """Ask of each metric named what its page says of the same range and segment: what it is, what changed, and the trend.
 
         Raises
         ------
         QueryError
-            If the server answers with a problem, or not at all.
+            If the query filters by anything but one value of each segment, or if the server answers with a problem, or not at
+            all.
         """
-        now, course = self._of_each("", "says", self._level()), self._of_each("/series", "says", self._level())
+        now, course = self._of_each("", "says", self._reports()), self._of_each("/series", "says", self._reports())
         return {
             name: [each for each in (now[name]["says"], course[name]["says"], course[name]["trend_says"]) if each] for name in now
         }
@@ -232,6 +238,30 @@ class Query:
         """
         sides = {"a": a, "b": b, "period": period, "segment": segment}
         return self._of_each("/compare", "differences", self._level() | {name: each for name, each in sides.items() if each})
+
+    def experiment(self, segment: str | None = None, *, value: Value | None = None) -> dict[str, dict[str, Any]]:
+        """Ask of each metric named how the arms of an experiment differ from its base, as reports came in.
+
+        Parameters
+        ----------
+        segment
+            Whose values are the arms; None: the metric's first experiment.
+        value
+            The answer to follow; None: the one whose difference is clearest.
+
+        Returns
+        -------
+        dict
+            By metric what ``/experiment`` answers: ``base``, ``planned``, ``sizes``, and the ``arms`` with a ``comparison`` and
+            ``looks`` each.
+
+        Raises
+        ------
+        QueryError
+            If the server answers with a problem, or not at all.
+        """
+        parameters = {"segment": segment, "value": None if value is None else _word(value)}
+        return self._of_each("/experiment", "arms", self._level() | {name: each for name, each in parameters.items() if each})
 
     def diagnosis(self) -> dict[str, dict[str, Any]]:
         """Ask of each metric named why nothing is published of it: ``says``, the ``cause``, and all ``conditions`` in order.
@@ -287,6 +317,17 @@ class Query:
                 name: server.document("GET", f"metrics/{quote(name, safe='@')}{path}", member, params=parameters)
                 for name in self._members.get("metrics", ())
             }
+
+    def _reports(self) -> dict[str, Any]:
+        """Write the level, the range and the segment as parameters of what is of one group of reports."""
+        range_, filters = self._members.get("date_range"), self._members.get("filters", ())
+        if other := next((name for op, name, words in filters if op != "is" or len(words) > 1 or name == "value"), None):
+            rule = "sentences are of all values, and of all reports or of one value of each segment"
+            raise QueryError(0, "", f"{rule}: ask for them without the filter of {other!r}")
+        segment = ",".join(f"{name}={words[0]}" for _, name, words in filters)
+        dates = range_ if range_ is None or isinstance(range_, str) else ",".join(range_)
+        parameters = {"date_range": dates, "segment": segment}
+        return self._level() | {name: each for name, each in parameters.items() if each}
 
     def _level(self) -> dict[str, Any]:
         return {"level": self._members["level"]} if "level" in self._members else {}

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-Row = dict[str, str | int | float | bool | None]
+Cell = str | int | float | bool | None
+Row = dict[str, Cell]
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def simulated(mechanism, held, rng):
     n = int(held.sum())
     if layout.kind == "bits":
         counts = rng.binomial(held, high) + rng.binomial(n - held, low)
-        kind = tail_bounds.binomial_sums(known.ones)[0]
+        kind = tail_bounds.ones(known)[0]
         ones = rng.multinomial(n, kind / kind.sum())
         return tally.Tally(layout, counts[None, :], np.array([n])), ones
     cells = np.zeros(layout.rows * layout.width, np.int64)
@@ -211,7 +211,7 @@ def numbers_and_sets():
     """Return mechanisms of numbers and sets, each with made-up reports: all name one cell, one place's window, or one option."""
     mean = mechanisms.make("window", domain_size=65_537, epsilon=1)
     spread = mechanisms.make("window", domain_size=65_537, epsilon=2, **for_distribution(2))
-    options, pairs = (mechanisms.make(name, domain_size=64, epsilon=1) for name in ("sampled_option", "sampled_pair"))
+    options, pairs = (mechanisms.make(name, domain_size=64, epsilon=1) for name in ("sampled_options", "sampled_pair"))
     last = mean.layout.width - 1
     return [
         (mean, [(0, last)], {"cell"}),

@@ -9,8 +9,9 @@ from scipy.special import ndtri
 from scipy.stats import binom
 
 from deniable import mechanisms
-from deniable.forecast.precision import arm
+from deniable.forecast.precision import people_needed
 from deniable.registry import parse
+from deniable.registry.tables import Experiment
 from deniable_aggregator.decode.panel import Panel, repeats
 from deniable_aggregator.inference.always_valid import AlwaysValid
 from deniable_aggregator.inference.difference import Difference, Side
@@ -94,17 +95,18 @@ def test_a_real_difference_is_found():
     [('type = "boolean"', 0.5), (f'type = "categorical"\nmechanism = "grr"\nvalues = {[f"v{k}" for k in range(50)]}', 0.975)],
     ids=["yes or no", "one of many values"],
 )
-def test_as_many_people_as_lint_says_see_the_planned_difference(type_, middle, runs, within):
+@pytest.mark.parametrize("comparisons", [1, 4])
+def test_as_many_people_as_lint_says_see_the_planned_difference(type_, middle, runs, within, comparisons):
     """In 80% of the experiments, if each of them makes one report, of the shares whose difference varies most."""
     text = f'format = 1\napp = "shop"\n[metrics.m]\n{type_}\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
     declared = parse(text.replace("'", '"')).metrics["m"]
     mechanism, planned = mechanisms.of(declared), 0.05
-    n = arm(declared, mechanism, planned)
+    n = people_needed(declared, mechanism, Experiment(base="0", planned=planned), [str(each) for each in range(comparisons + 1)])
     rng = np.random.default_rng(84)
     p, q = float(mechanism.p), float(mechanism.q)
     shares = (middle - planned / 2, middle + planned / 2)
     sides = [Side.of(estimate(mechanism, n, rng.binomial(n, q + share * (p - q), runs), permanent=False)) for share in shares]
-    low, _ = AlwaysValid(*sides, planned).interval()
+    low, _ = AlwaysValid(*sides, planned).interval(1 - 0.05 / comparisons)
     assert abs(np.mean(low > 0) - 0.8) < within
 
 

@@ -21,7 +21,7 @@ from deniable.declared import fingerprint
 from deniable.wire.report import Stratum
 from deniable_aggregator.commands.worker import _chores
 from deniable_aggregator.counting.counter import WorkerSettings
-from deniable_aggregator.counting.faults import present
+from deniable_aggregator.counting.faults import Faults, present
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish.publisher import Publisher
@@ -723,7 +723,7 @@ def test_the_chore_does_one_period_at_a_time(shop):
 @pytest.mark.parametrize("archived", [True, False])
 def test_a_worker_without_a_registry_tells_what_stays(shop, caplog, archived):
     """It writes files, and only a worker with the registry mixes and deletes them."""
-    list(_chores([shop.store], {}, None, shop.archive if archived else None))
+    list(_chores({shop.store: Faults(shop.store)}, {}, shop.archive if archived else None))
     assert ("neither mixes nor deletes files of shop's archive" in caplog.text) == archived
 
 

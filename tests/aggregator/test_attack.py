@@ -99,7 +99,7 @@ def test_the_likelihood_of_copies_is_that_of_brute_force(name, size, options):
             ("window", 2, {}),
             ("window", 6, {}),
             pytest.param("window", 20, {}, marks=[pytest.mark.campaign, pytest.mark.nightly]),
-            ("sampled_option", 8, {}),
+            ("sampled_options", 8, {}),
             ("sampled_pair", 8, {}),
         ),
     ],
@@ -187,7 +187,7 @@ def test_fresh_noise_is_averaged_away(epsilon, mostly, surely):
         assert expected.sf(successes - 1) > CHANCE
 
 
-@pytest.mark.parametrize(("name", "size", "share"), [("window", 5, 0.8), ("sampled_option", 8, 0.9), ("sampled_pair", 8, 0.9)])
+@pytest.mark.parametrize(("name", "size", "share"), [("window", 5, 0.8), ("sampled_options", 8, 0.9), ("sampled_pair", 8, 0.9)])
 def test_numbers_and_sets_are_averaged_away(name, size, share):
     """From a few hundred reports the likeliest number, or the likeliest set, is the true one."""
     curve = simulate(Observer(mechanisms.make(name, domain_size=size, epsilon=1)), FRESH, devices=60, after=(1, 400))
@@ -448,7 +448,7 @@ def test_the_command(run):
 
 @pytest.mark.parametrize(
     ("name", "size", "values"),
-    [("window", "5", "5 numbers evenly over the range"), ("sampled_option", "8", "8 sets of 3 options")],
+    [("window", "5", "5 numbers evenly over the range"), ("sampled_options", "8", "8 sets of 3 options")],
 )
 def test_the_command_for_numbers_and_sets(run, name, size, values):
     """Of a number a few are told apart, of a set all."""
@@ -456,7 +456,7 @@ def test_the_command_for_numbers_and_sets(run, name, size, values):
     assert status == 0
     assert out.startswith(f"{name}, {values}, epsilon 1 a report; 10 devices of each kind\n")
     assert ("declare epsilon_permanent" in out) == (name == "window")  # sets have no permanent responses
-    assert run("--mechanism", "sampled_option", "--domain-size", "6")[0] == 2
+    assert run("--mechanism", "sampled_options", "--domain-size", "6")[0] == 2
 
 
 def test_the_command_without_a_chain(run):

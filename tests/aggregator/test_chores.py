@@ -92,10 +92,10 @@ def test_a_store_that_is_away_is_tried_again_soon(store, clock, every, again):
 
 def test_every_chore_of_the_worker_is_counted_from_the_start(store, registry_file, tmp_path):
     """At /metrics, by its name."""
-    archive = Folder(str(tmp_path))
-    assert {chore.name for chore in worker._chores([store], published.load_all(str(registry_file)), None, archive)} == set(
-        prometheus._CHORES
-    )
-    assert "mixture" not in {chore.name for chore in worker._chores([store], published.load_all(str(registry_file)), None, None)}
-    without = [chore.name for chore in worker._chores([store, Store(store._client, "blog")], {}, None, archive)]
+    archive, loaded = Folder(str(tmp_path)), published.load_all(str(registry_file))
+    both = {each: Faults(each) for each in (store, Store(store._client, "blog"))}
+    one = {store: both[store]}
+    assert {chore.name for chore in worker._chores(one, loaded, archive)} == set(prometheus._CHORES)
+    assert "mixture" not in {chore.name for chore in worker._chores(one, loaded, None)}
+    without = [chore.name for chore in worker._chores(both, {}, archive)]
     assert without == ["compaction", "departures", "departures"]

@@ -17,6 +17,7 @@ from deniable.errors import ParameterError
 from deniable_aggregator import tally
 from deniable_aggregator.decode import options
 from deniable_aggregator.decode import pairs as decode_pairs
+from deniable_aggregator.decode.option_estimate import OptionShares
 from deniable_aggregator.decode.pairs import pairs
 from deniable_aggregator.decode.panel import Panel
 from deniable_aggregator.tally import Tally
@@ -24,7 +25,7 @@ from deniable_aggregator.tally import Tally
 SURE = 1e-4
 FEW = np.array([0.02, 0.1, 0.5, 0.9])
 MANY = np.array([0.6, 0.4, 0.3, 0.2, 0.1, 0.05, 0.05, 0.02, 0.02, 0.01, 0.01, 0.0])
-BOTH = pytest.mark.parametrize("name", ["sampled_option", "sampled_pair"])
+BOTH = pytest.mark.parametrize("name", ["sampled_options", "sampled_pair"])
 
 
 def sets(name, shares, epsilon="2"):
@@ -64,7 +65,7 @@ def test_shares_are_unbiased_and_their_errors_exact(name):
     counts = np.zeros((mechanism.layout.rows, mechanism.layout.width), np.int64)
     estimate = options.option_shares(mechanism, Tally(mechanism.layout, counts, counts.sum(axis=1)))
     assert np.isnan(estimate.frequency).all()
-    expected = options.OptionShares(n, np.round(np.array(chances) * n).astype(int), np.full(2, n), estimate.channel)
+    expected = OptionShares(n, np.round(np.array(chances) * n).astype(int), np.full(2, n), estimate.channel)
     assert expected.frequency == pytest.approx(shares, abs=1e-4)
     variance = np.array(chances) * (1 - np.array(chances)) / n / estimate.channel.gain**2
     assert np.square(expected.stderr) == pytest.approx(variance, rel=1e-3)
@@ -176,7 +177,7 @@ def test_the_saddlepoint_is_near_all_outcomes():
 
 def test_no_reports_and_one():
     """What no report is about is unknown; one report leaves an interval of all shares."""
-    mechanism = sets("sampled_option", FEW)
+    mechanism = sets("sampled_options", FEW, "1")
     nothing = tally.empty(mechanism.layout)
     assert np.isnan(options.chosen(mechanism, nothing)).all()
     one = tally.count(mechanism.layout, mechanism.layout.pack(2, 1))
@@ -190,7 +191,7 @@ def test_no_reports_and_one():
 
 def test_what_is_no_set_is_refused():
     """A mechanism that is not of sets, a tally of another layout, and pairs of reports about one option are refused."""
-    grr, mechanism = mechanisms.make("grr", domain_size=4, epsilon="1"), sets("sampled_option", FEW)
+    grr, mechanism = mechanisms.make("grr", domain_size=4, epsilon="1"), sets("sampled_options", FEW)
     for refused in (
         lambda: options.option_shares(grr, tally.empty(grr.layout)),
         lambda: options.option_shares(mechanism, tally.empty(grr.layout)),

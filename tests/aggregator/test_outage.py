@@ -48,7 +48,7 @@ def test_a_wrong_password_is_told_once(store, monkeypatch, caplog):
     monkeypatch.setattr(outage, "_CALM_SECONDS", 0)
     failures, url = Failures(), "redis://worker:secret@store.example:6379/0"
     chore = Chore("look", 0.0, lambda: store._client.ping() and None, Faults(store))
-    worker = Worker([store], WorkerSettings(block_ms=10), chores=[chore], events=failures, url=url)
+    worker = Worker([store], WorkerSettings(block_ms=10), chores=[chore], events=failures, outage=Outage(url))
     with monkeypatch.context() as patch:
         patch.setattr(Store, "divide", refuse)
         patch.setattr(Partition, "join", refuse)
@@ -89,6 +89,34 @@ def test_an_outage_is_told_again_seldom_and_each_reason_by_itself(monkeypatch, c
     assert caplog.messages[4:] == ["the store can be used again"]
     outage_of_two.failed("a", away)
     assert len(caplog.messages) == 6
+
+
+def test_a_store_without_room_is_told_once_for_each_app(real_redis, monkeypatch, caplog):
+    """Counting and chores of two apps try again and again; each app has one line, and their end has one."""
+    monkeypatch.setattr(outage, "_CALM_SECONDS", 0)
+    stores, failures, full = [Store(real_redis, app) for app in ("shop", "games")], Failures(), [True]
+
+    def refuse(*_arguments):
+        if full[0]:
+            raise errors.NoRoom
+
+    monkeypatch.setattr(Partition, "check_room", refuse)
+    shared = Outage("redis://worker:secret@store.example:6379/0")
+    chores = [Chore("copies", 0.0, refuse, Faults(store, failures, shared)) for store in stores]
+    worker = Worker(stores, WorkerSettings(block_ms=10), chores=chores, events=failures, outage=shared)
+    with running(worker):
+        wait(lambda: failures.number > 4)
+        full[0] = False
+        wait(lambda: caplog.messages and "again" in caplog.messages[-1][-6:])
+    *lines, last = caplog.messages
+    assert sorted(lines) == [
+        f"the store at redis://store.example:6379/0 cannot be used for {app}: it has no memory left. To mend that: make room "
+        "first: https://deniable.github.io/deniable/how-to/operate/mend-the-store/#make-room. "
+        "This worker goes on trying, and says so again in 10 minutes"
+        for app in ("games", "shop")
+    ]
+    assert last == "the store can be used again"
+    assert {record.app for record in caplog.records[:2]} == {"shop", "games"}
 
 
 def test_no_advice_leads_back_to_where_one_is():

@@ -26,7 +26,7 @@ CLOSED = NOON + 4 * DAY
 TODAY, TOMORROW = "2026-11-21", "2026-11-22"
 
 PARTED = {
-    "sampled_option": {"domain_size": 1 << 5},
+    "sampled_options": {"domain_size": 1 << 5},
     "sampled_pair": {"domain_size": 1 << 4},
     "dbitflip": {"domain_size": 12, "buckets": 8, "permanent": "1"},
     "pem": {"domain_size": 1 << 20, "rows": 12},
@@ -70,7 +70,7 @@ def shares(mechanism, complete: Tally) -> np.ndarray:
     return np.array([estimate.support, estimate.reports]).T
 
 
-@pytest.mark.parametrize("name", ["sampled_option", "sampled_pair", "dbitflip"])
+@pytest.mark.parametrize("name", ["sampled_options", "sampled_pair", "dbitflip"])
 def test_an_estimate_changes_with_its_parts_and_with_nothing_else(name):
     """The rows that move what is known of a value are one or more whole parts, and each part is needed by some value."""
     mechanism = mechanisms.make(name, epsilon="1", **PARTED[name])

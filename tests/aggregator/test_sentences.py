@@ -138,6 +138,8 @@ HEADLINES = [
     (UNSEEN, [0, 1], False, metric(discover=True), "No clear leader: 2 of 3 answers found may be first."),
     ([row("a", 0.2)], [0], False, metric(), "20.00% answer “a” (19.00 to 21.00%)."),
     (YES_AND_NO, [0], True, metric("boolean"), "20.00% answer “yes” (19.00 to 21.00%)."),
+    # of few reports the unbiased share is none that people can have
+    ([row(label=True, share=3.91)], [0], True, metric("boolean"), "100.00% answer “yes” (100.00 to 100.00%)."),
 ]
 
 

@@ -14,8 +14,9 @@ from deniable import mechanisms
 from deniable.errors import ParameterError
 from deniable.proof import distribution
 from deniable_aggregator import tally
+from deniable_aggregator.decode.options import options_of
 from deniable_aggregator.planning import simulation
-from deniable_aggregator.planning.simulation import Simulation, draw_sets
+from deniable_aggregator.planning.simulation import Simulation
 
 CHANCE = 1e-7
 """Probability that one of these tests fails though the law is right."""
@@ -99,7 +100,7 @@ def test_the_law_of_a_window_is_that_of_devices():
     assert fits(seen, law(mechanism, [2, 7])) < CHANCE
 
 
-@pytest.mark.parametrize("name", ["sampled_option", "sampled_pair"])
+@pytest.mark.parametrize("name", ["sampled_options", "sampled_pair"])
 def test_the_law_of_sets_is_that_of_devices(name):
     """A tally of one report has the law of a person who chooses each option independently; of two reports likewise."""
     mechanism, shares, rng = mechanisms.make(name, domain_size=8, epsilon=1), np.array([0.9, 0.5, 0.0]), np.random.default_rng(11)
@@ -110,9 +111,9 @@ def test_the_law_of_sets_is_that_of_devices(name):
             likely = np.prod([chances[each] for each in chosen])
             for cells, chance in law(mechanism, [a + 2 * b for a, b in chosen]).items():
                 expected[cells] += likely * chance
-        seen = Counter(draw_sets(mechanism, people, shares, rng).cells.tobytes() for _ in range(2 * DRAWS))
+        seen = Counter(options_of(mechanism).draw_sets(people, shares, rng).cells.tobytes() for _ in range(2 * DRAWS))
         assert fits(seen, expected) > CHANCE
-    other = Counter(draw_sets(mechanism, 2, shares[::-1], rng).cells.tobytes() for _ in range(2 * DRAWS))
+    other = Counter(options_of(mechanism).draw_sets(2, shares[::-1], rng).cells.tobytes() for _ in range(2 * DRAWS))
     assert fits(other, expected) < CHANCE
 
 
@@ -121,7 +122,7 @@ def test_a_billion_numbers_and_sets_take_no_longer():
     mechanism, rng = mechanisms.make("window", domain_size=65537, epsilon=1), np.random.default_rng(2)
     assert Simulation(mechanism, [0, 9, 65536]).draw(np.array([10**9, 5, 10**9]), rng).n == 2 * 10**9 + 5
     mechanism = mechanisms.make("sampled_pair", domain_size=1 << 20, epsilon=1)
-    assert draw_sets(mechanism, 10**9, np.full(20, 0.3), rng).n == 10**9
+    assert options_of(mechanism).draw_sets(10**9, np.full(20, 0.3), rng).n == 10**9
 
 
 def test_what_has_no_given_values_is_refused():
@@ -129,4 +130,4 @@ def test_what_has_no_given_values_is_refused():
     with pytest.raises(ParameterError):
         Simulation(mechanisms.make("pem", domain_size=1 << 64, epsilon=1))
     with pytest.raises(ParameterError):
-        Simulation(mechanisms.make("sampled_option", domain_size=8, epsilon=1))
+        Simulation(mechanisms.make("sampled_options", domain_size=8, epsilon=1))

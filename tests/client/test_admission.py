@@ -59,14 +59,23 @@ def test_only_the_metric_that_exceeds_a_cap_is_off():
 
 
 def test_an_epsilon_that_the_mechanism_fixes_is_not_lowered():
-    """Two fair coins spend ln 3, and a kept answer no less than each report: then only the cap can change."""
+    """Two fair coins spend ln 3: then only the cap can change, up to the default; above it, only the mechanism."""
     coins = written({"mechanism": '"coin"', "epsilon": 1.0986122886681098, "period": '"month"'}, head="[caps]\nepsilon = 1\n")
     assert reasons(parse(coins)) == [
         ("m0", "a report may give away 1.09861 nats, and the app allows 1: write epsilon = 1.1 in [caps]")
     ]
-    text = written({"epsilon": 3, "epsilon_permanent": 3, "period": '"month"'}, head="[caps]\npermanent = 2\n")
+    fixed = "{ bits = 16, cohorts = 2, hashes = 1, prob_f = 0, prob_p = 0.01, prob_q = 0.99 }"
+    loud = {"type": '"string"', "candidates": '"c.txt"', "mechanism": '"google_rappor"', "epsilon": 10, "parameters": fixed}
+    ((_, words),) = reasons(parse(written(loud | {"period": '"month"'})))
+    assert words.endswith("nats, and the app allows 4: choose another mechanism, or other parameters of it")
+
+
+def test_a_lower_kept_answer_takes_its_reports_along():
+    """All reports of an answer say no less than one, so both are lowered, and the cap stays as strict as it is."""
+    text = written({"epsilon": 3, "epsilon_permanent": 6, "period": '"month"'}, head="[caps]\npermanent = 2\n")
     ((_, words),) = reasons(parse(text))
-    assert words == "a kept answer may give away 3 nats, and the app allows 2: write permanent = 3 in [caps]"
+    lines = 'epsilon = 2 and epsilon_permanent = 2 in [metrics."m0"]'
+    assert words == f"a kept answer may give away 6 nats, and the app allows 2: write {lines}"
 
 
 def test_a_metric_may_have_several_faults():
@@ -198,9 +207,9 @@ HEAD = st.fixed_dictionaries(
     {},
     optional={
         "budget": st.integers(1, 400).map(lambda tenths: f"budget = {{ per_month = {tenths / 10}, lifetime = {tenths / 5} }}\n"),
-        "caps": st.fixed_dictionaries(
-            {"epsilon": EPSILON, "permanent": st.just(7.0)}, optional={"segments": st.integers(1, 9)}
-        ).map(lambda caps: f"caps = {{ {', '.join(f'{key} = {value}' for key, value in caps.items())} }}\n"),
+        "caps": st.fixed_dictionaries({"epsilon": EPSILON, "permanent": EPSILON}, optional={"segments": st.integers(1, 9)}).map(
+            lambda caps: f"caps = {{ {', '.join(f'{key} = {value}' for key, value in caps.items())} }}\n"
+        ),
     },
 )
 SEGMENTS = '[segments]\na = ["x", "y", "z"]\nb = ["x", "y", "z"]\n'
@@ -289,7 +298,7 @@ def doubts(path: Path, text: str) -> set[tuple[str, str]]:
 def test_whoever_takes_the_advice_is_done(which, tmp_path):
     """For any registry: when the lines of all messages are written, nothing is off, and lint has no warning that is new.
 
-    No budget is advised that lint would warn of.
+    No budget is advised that lint would warn of, and no weaker cap where a metric can have less.
     """
     path = tmp_path / "metrics.toml"
 
@@ -303,6 +312,8 @@ def test_whoever_takes_the_advice_is_done(which, tmp_path):
         assert not admit(parse(changed), None, TODAY).faults
         assert doubts(path, changed) <= doubts(path, text)
         assert (parse(changed).budget or Budget()).per_month <= max(32, (parse(text).budget or Budget()).per_month)
+        after, before = (parse(each).caps or Caps() for each in (changed, text))
+        assert (after.epsilon, after.permanent) == (before.epsilon, before.permanent)
 
     follow()
 
@@ -317,6 +328,7 @@ KEPT_TOO = 'epsilon = 1 and epsilon_permanent = 1 in [metrics."m0"] and epsilon 
     [
         ("", monthly(*[4] * 9), 'epsilon = 2 in [metrics."m0"], [metrics."m1"]'),
         ("budget = { per_month = 8 }\n", monthly(*[4] * 5), "per_month = 20.0 in [budget]"),
+        ("budget = { per_month = 8 }\n", monthly(*[4] * 4, 3.51), "per_month = 19.6 in [budget]"),
         ("budget = { per_month = 8 }\n", monthly(*[4] * 10), f"per_month = 32.0 in [budget] and epsilon = 2 in {M0_TO_M3}"),
         ("", ({"epsilon": 2, "epsilon_permanent": 2, "period": '"day"'}, *monthly(*[4] * 8)), KEPT_TOO),
     ],

@@ -43,8 +43,9 @@ SMALL = [
     ("tree_hist", 256, {"rows": 8, "step": 4, "start": 4}),
     ("window", 5, {"blocks": 2, "length": 3}),
     ("window", 6, {"blocks": 1, "length": 2}),
-    ("sampled_option", 8, {}),
+    ("sampled_options", 8, {}),
     ("sampled_pair", 8, {}),
+    ("padded_subset", 8, {"most": 2}),
 ]
 
 
@@ -70,6 +71,7 @@ def test_bounds_are_exact(name, domain_size, options):
     mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=4 if options is GOOGLE else 1.3, **options)
     bounds, layout = mechanism.bounds(), mechanism.layout
     stated = {number: sum_of(parts) for number, parts in enumerate(bounds.ones)}
+    stated |= {number: {k: mass for k, mass in enumerate(masses) if mass} for number, masses in enumerate(bounds.counts)}
     met, kinds = set(), set()
     for value in (0, 7, 255) if domain_size > 8 else range(domain_size):
         parts = defaultdict(Counter)
@@ -92,7 +94,7 @@ def test_bounds_are_exact(name, domain_size, options):
             assert max(range(layout.width), key=parts[0].get) == value
             assert [cell for cell in range(layout.width) if parts[0][cell] == bounds.high] == [value]
     assert (min(met), max(met)) == (bounds.low, bounds.high)
-    assert bool(bounds.ones) == (layout.kind == "bits")
+    assert [bool(bounds.ones), bool(bounds.counts)].count(True) == (layout.kind == "bits")
     assert kinds == set(stated)
     assert all(sum(trials for trials, _ in parts) == layout.width for parts in bounds.ones)
 

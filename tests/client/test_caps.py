@@ -140,7 +140,7 @@ def test_an_honest_mechanism_is_believed():
     check(Caps(epsilon=1.05), Declared(declare("grr"), Lying(E / (E + 3), 1 / (E + 3), E, epsilon=99), ""))
 
 
-@pytest.mark.parametrize("name", [*mechanisms.names(), "pem", "tree_hist", "window", "sampled_option", "sampled_pair"])
+@pytest.mark.parametrize("name", [*mechanisms.names(), "pem", "tree_hist", "window", "sampled_options", "sampled_pair"])
 def test_no_mechanism_contradicts_itself(name):
     """What p and q give away is within each real mechanism's ratio, so that none is refused at its own epsilon."""
     sizes = 0

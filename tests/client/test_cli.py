@@ -185,14 +185,14 @@ def test_prove_everything(run):
     """By default every mechanism is proved."""
     status, out, _ = run("prove", "--domain-size", "2", "--epsilon", "1.1")
     assert status == 0
-    assert [line.split()[0] for line in out.splitlines()] == [*mechanisms.names(), "window", "sampled_option"]
+    assert [line.split()[0] for line in out.splitlines()] == [*mechanisms.names(), "window", "sampled_options"]
 
 
 def test_prove_numbers_and_sets(run):
     """Windows and sets are proved by default, and windows of other shapes with options; no set has three members."""
     status, out, _ = run("prove", "--domain-size", "3", "4", "--epsilon", "1")
     proved = [line.split()[:2] for line in out.splitlines() if line.startswith(("window", "sampled"))]
-    assert proved == [["window", "d=3"], ["window", "d=4"], ["sampled_option", "d=4"], ["sampled_pair", "d=4"]]
+    assert proved == [["window", "d=3"], ["window", "d=4"], ["sampled_options", "d=4"], ["sampled_pair", "d=4"]]
     assert status == 0
     shape = ("--option", "blocks=2", "--option", "length=3")
     status, out, _ = run("prove", "window", *shape, "--domain-size", "6", "--epsilon", "1")

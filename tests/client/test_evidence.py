@@ -10,7 +10,7 @@ from deniable.declared import Declared
 from deniable.device.journal import SentReport
 from deniable.evidence import report_names, with_names
 from deniable.mechanisms.base import TwoSided
-from deniable.mechanisms.sampled_option import Sampled
+from deniable.mechanisms.sampled_options import Sampled
 from deniable.registry import parse
 
 SIX = ["jpeg", "png", "raw", "tiff", "webp", "gif"]
@@ -34,6 +34,9 @@ def declared(**keys) -> Declared:
         ({"type": "set", "values": SIX}, (1, 1), "png: yes"),
         ({"type": "set", "values": SIX}, (5, 0), "gif: no"),
         ({"type": "set", "values": ["a", "b", "c"], "joint": True}, (1, 0b10), "a: no, c: yes"),
+        ({"type": "set", "values": SIX, "epsilon": 4}, (5, 0b101), "gif: yes, jpeg: no, png: yes"),
+        ({"type": "set", "values": SIX, "most": 2}, (0, 0b000101), "jpeg or raw"),
+        ({"type": "set", "values": SIX, "most": 2}, (0, 0), ""),
         ({"type": "product", "factors": {"a": ["x", "y"], "b": ["no", "yes"]}, "mechanism": "grr"}, (0, 3), "y, yes"),
         ({"range": [0, 9], "unit": "s", "estimate": "mean"}, (0, 1), ""),
         ({"values": SIX, "mechanism": "dbitflip", "epsilon_permanent": 1}, (0, 1), ""),

@@ -64,11 +64,73 @@ def test_a_sound_file(linted):
     )
 
 
-def test_faults_of_form_end_the_check(linted):
-    """A file that cannot be read has faults and nothing else."""
+def test_nothing_is_said_of_a_metric_that_cannot_be_read(linted):
+    """A file without a sound metric has faults of form and nothing else."""
     findings = linted("[metrics.a]\ntype = 1\n")
     assert len(findings.faults) == 4
     assert (findings.warnings, findings.notes) == ((), ())
+
+
+ALL_KINDS = f"""[caps]
+permanent = 2
+rows = "many"
+colour = 3
+[segments]
+arm = ["a", "b"]
+[experiments]
+arm = {{ base = "c", planned = 2, spit = 3 }}
+[metrics."form.and.caps"]
+type = "boolean"
+epsilon = 1
+epsilon_permanent = 3
+perod = "weekly"
+expires = "2030"
+{BODY}[metrics."no.mechanism"]
+type = "boolean"
+epsilon = 1
+mechanism = "rapor"
+[metrics."no.file"]
+type = "string"
+candidates = "nowhere.txt"
+epsilon = 1
+period = 7
+{BODY}"""
+
+
+def test_all_faults_are_said_at_once(linted):
+    """Whoever mends what the first look names has a file without faults: none of another kind comes after it."""
+    findings = linted(ALL_KINDS)
+    assert [fault.line for fault in findings.faults] == sorted(fault.line for fault in findings.faults)
+    assert {(fault.metric, fault.words.partition(":")[0]) for fault in findings.faults} == {
+        ("-", "caps.rows = 'many'"),
+        ("-", "caps.colour is no key of [caps]"),
+        ("-", "experiments.arm.planned = 2"),
+        ("-", "experiments.arm.spit is no key of an experiment"),
+        ("-", "experiments.arm.base = 'c'"),
+        ("form.and.caps", "perod is no key of a metric"),
+        ("form.and.caps", "period = 'weekly'"),
+        ("form.and.caps", "expires = '2030'"),
+        ("no.mechanism", "mechanism = 'rapor'"),
+        ("no.mechanism", "description is missing"),
+        ("no.mechanism", "owner is missing"),
+        ("no.file", "candidates = 'nowhere.txt'"),
+        ("no.file", "period = 7"),
+    }
+    assert "did you mean 'rappor'?" in next(fault.words for fault in findings.faults if "rapor" in str(fault))
+
+
+def test_the_caps_of_what_is_sound_are_said_too(linted):
+    """A cap that holds is compared with each metric that has a mechanism, whatever is wrong elsewhere."""
+    findings = linted(ALL_KINDS.replace('rows = "many"\ncolour = 3\n', ""))
+    (above,) = (fault for fault in findings.faults if fault.words.startswith("a kept answer"))
+    assert (above.metric, "epsilon_permanent = 2" in above.words) == ("form.and.caps", True)
+
+
+def test_what_is_left_out_is_not_said_to_be_missing(linted):
+    """A key that is wrong is one fault, and no warning that it is not there."""
+    findings = linted(f'[metrics.a]\ntype = "boolean"\nepsilon = 1\nexpires = "2030"\n{BODY}')
+    assert [fault.words for fault in findings.faults] == ["expires = '2030': write a date such as 2027-12-31, without quotes"]
+    assert findings.warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -329,6 +391,7 @@ BREAKING = [
     ({"scale": "log"}, "scale was 'linear', is 'log'"),
     ({"estimate": "mean"}, "estimate was '', is 'mean'"),
     ({"joint": True}, "joint was False, is True"),
+    ({"most": 2}, "most was 0, is 2"),
 ]
 FREE = [
     ({"description": "e"}, "description was 'd', is 'e'"),
@@ -473,8 +536,10 @@ def test_what_an_experiment_needs_is_told(linted):
     head = 'segments = { arm = ["old", "new"] }\nexperiments = { arm = { base = "old", planned = 0.02 } }\n'
     sound = f'[metrics.m]\ntype = "boolean"\nepsilon = 1\nexpires = 2999-01-01\nperiod = "month"\n{BODY}'
     (note,) = linted(head + sound + 'segments = ["arm"]\n').notes
-    need = "88,972 people in each arm of arm find a difference of 0.02 in 80% of cases, however often you look"
+    need = "89,033 people in each arm of arm find a difference of 0.02 in 80% of cases, however often you look"
     assert note.facts["experiment"] == need
+    (note,) = linted(head.replace('"new"', '"new", "newer", "newest"') + sound + 'segments = ["arm"]\n').notes
+    assert note.facts["experiment"] == need.replace("89,033", "106,744")
     (note,) = linted(head + sound + 'segments = ["arm"]\nepsilon_permanent = 2\n').notes
     assert note.facts["experiment"].endswith("more periods of the same people hardly help, since each keeps its noise")
     findings = linted(head + sound)
@@ -646,6 +711,18 @@ def test_the_error_of_a_set(linted, joint, error):
     assert (facts["answers"], facts["standard error"]) == ("any of 4 options", error)
     (doubt,) = doubts
     assert doubt.startswith("other is missing: write the option for options that are not listed, which is one of the values: ")
+
+
+@pytest.mark.parametrize(
+    ("most", "epsilon", "better"),
+    [(2, 1, ""), (5, 0.5, "most: without it the variance of an option is 13% less, and nothing is cut; remove it")],
+)
+def test_the_cap_of_a_set(linted, most, epsilon, better):
+    """What becomes of longer answers is said; lint warns of a cap that only costs."""
+    text = f'type = "set"\nvalues = [{", ".join(map(repr, "abcdefghij"))}]\nother = "j"\nmost = {most}\nepsilon = {epsilon}\n'
+    facts, doubts = note_of(linted, f'{text}expires = 2999-01-01\nperiod = "month"\n{BODY}')
+    assert facts["answers"] == (f"any of 10 options; of more than {most}, {most} of them count, drawn at random on the device")
+    assert doubts == ([better] if better else [])
 
 
 def test_the_error_of_a_mean_position(linted):

@@ -753,7 +753,7 @@ def test_codes_that_no_value_has():
 
 def test_what_half_of_the_people_have_varies_most():
     """With who is asked, an option's estimate varies by that of a coin, over the gain, times as many rows."""
-    options = mechanisms.make("sampled_option", domain_size=16, epsilon=1)
+    options = mechanisms.make("sampled_options", domain_size=16, epsilon=1)
     assert options.worst_variance == 4 / (4 * (options.keep - options.other) ** 2)
 
 

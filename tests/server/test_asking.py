@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from registries import metric_toml, registry_toml
 from werkzeug.serving import make_server
 
 import deniable_query
@@ -25,7 +26,7 @@ from deniable_query import Metric, Query, QueryError
 from deniable_query.commands.query import query as command_query
 
 from .conftest import READ
-from .test_rows import RANGE, ask, filled, send, shop  # noqa: F401 - fixtures
+from .test_rows import RANGE, ask, day, filled, send, shop  # noqa: F401 - fixtures
 from .test_rows import REGISTRY as MONTHLY
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "query.md").read_text("utf-8")
@@ -289,6 +290,62 @@ def test_what_pages_say_is_asked_by_one_call(url, filled):  # noqa: F811
         query.comparison(*sides[:1] * 2)
 
 
+def test_what_is_said_is_of_the_same_reports_as_the_rows(url, filled):  # noqa: F811
+    """The range and the segment of a query hold for its sentences; a filter that cannot hold for them is refused."""
+    theme = Query(url, READ).metric("theme")
+    part = theme.between(day(6), day(5)).where(platform="linux")
+    address = f"date_range={day(6)},{day(5)}&segment=platform=linux"
+    answer = filled.get(f"/api/v1/metrics/theme?{address}").get_json()
+    (row,) = part.by("platform", values=False).rows()
+    assert answer["n"] == row["n"] < filled.get("/api/v1/metrics/theme").get_json()["n"]
+    assert part.says()["theme"][0] == answer["says"] != theme.says()["theme"][0]
+    assert part.leading()["theme"] == answer["leading"]
+    (period_,) = [each for each in filled.get(f"/api/v1/metrics/theme/series?{address}").get_json()["periods"] if each["n"]]
+    assert (period_["period"], period_["n"]) == (day(6), row["n"])
+    for filtered in (theme.where(value="dark"), theme.where(platform=["linux", "macos"]), theme.where_not(platform="linux")):
+        with pytest.raises(QueryError, match="sentences are of all values, and of all reports or of one value of each segment"):
+            filtered.says()
+
+
+@pytest.mark.parametrize("path", ["", "/series"])
+def test_a_range_of_one_metric_is_that_of_a_query(filled, path):  # noqa: F811
+    """In the same words, with the same refusals; and not beside a period."""
+    address = f"/api/v1/metrics/theme{path}?date_range="
+    assert filled.get(f"{address}30d").status_code == 200
+    refused = filled.get(f"{address}2026-11-02,2026-11-01")
+    assert (refused.status_code, refused.get_json()["code"]) == (400, "date_range")
+    assert (
+        filled.get("/api/v1/query?metrics=theme&date_range=2026-11-02,2026-11-01").get_json()["detail"]
+        == refused.get_json()["detail"]
+    )
+    if not path:
+        both = filled.get(f"{address}30d&period={day(6)}").get_json()
+        assert (both["code"], both["detail"]) == ("date_range", "an answer is of one period or of a range, not of both")
+
+
+def test_an_experiment_is_asked_for(serve):
+    """Of each metric named: what its page shows, at the level and for the answer asked for."""
+    served = serve(arms_registry())
+    for ago in (3, 2):
+        for arm, yes in (("old", 40), ("new", 90)):
+            send(served, "used", [1] * yes + [0] * 60, day(ago), segment=f"arm={arm}")
+    served.drain(days=40)
+    with listening(served.flask) as address:
+        query = Query(address, READ).metric("used").level(0.9)
+        expected = served.get("/api/v1/metrics/used/experiment?segment=arm&value=yes&level=0.9").get_json()
+        assert query.experiment("arm", value=True)["used"] == expected
+        assert [len(arm["looks"]) for arm in query.experiment()["used"]["arms"]] == [2]
+        with pytest.raises(QueryError, match="no experiment on platform"):
+            query.experiment("platform")
+
+
+def arms_registry():
+    metric = metric_toml("used", type="boolean", epsilon=4, segments=["arm"])
+    publication = {"min_reports": 20, "early": False, "grace": "30d"}
+    text = registry_toml(metric, segments={"arm": ["old", "new"]}, publication=publication)
+    return text.replace("[publication]", '[experiments]\narm = { base = "old", planned = 0.1 }\n\n[publication]')
+
+
 def test_a_file_is_the_one_of_the_server(url, filled):  # noqa: F811
     """In which no text is run as a formula."""
     assert Query(url, READ).metric("theme").csv() == filled.get("/api/v1/query?metrics=theme&format=csv").text
@@ -315,16 +372,62 @@ def test_the_command_prints_the_sentences_and_a_table(url, command):
     query = Query(url, READ).metric("theme")
     status, out, err = command(url, "theme", "--by", "platform", "--last", "12w")
     assert (status, err) == (0, "")
-    sentences = query.says()["theme"]
+    sentences = query.last(84).says()["theme"]
     rows = query.by("platform").last(84).rows()
     row, days = rows[0], [(each["from"] or "", each["to"]) for each in rows if each["to"]]
-    first, last = min(days)[0], max(to for _, to in days)
+    first, last = min(days)[0], min(max(to for _, to in days), str(datetime.now(UTC).date()))
     head = f"Rows from {first} to {last}:" if first else f"Rows up to {last}:"
-    assert out.startswith("\n".join(["Of all that is published:", *sentences]) + f"\n\n{head}\n\nPLATFORM  VALUE")
+    assert out.startswith("\n".join(sentences) + f"\n\n{head}\n\nPLATFORM  VALUE")
     assert re.search(rf"^{row['platform']} +{row['value']} +{100 * row['estimate']:.2f}% ", out, re.MULTILINE)
     assert re.search(r"^median|^p50 +[\d.]+ ms +[\d.]+ ms +[\d.]+ ms +[\d,]+$", command(url, "wait")[1], re.MULTILINE)
     assert command(url, "theme", "--csv")[1] == query.csv()
     assert json.loads(command(url, "theme", "--by", "time", "--json")[1]) == query.by("time").rows()
+
+
+def test_the_command_takes_a_range_a_segment_a_value_and_a_comparison(url, command):
+    """As the client's methods do; the sentences are of the same range and segment, and of all values."""
+    query = Query(url, READ).metric("theme").between(day(6), day(2))
+    words = ("theme", "--range", f"{day(6)}..{day(2)}", "--where", "platform=linux", "--value", "dark")
+    status, out, _ = command(url, *words)
+    assert status == 0
+    assert out.startswith(query.where(platform="linux").says()["theme"][0])
+    assert re.search(r"^VALUE .*\ndark +[\d.-]+% [^\n]*\n*\Z", out, re.MULTILINE), out
+    compared = json.loads(command(url, *words[:3], "--compare", "platform=linux", "--json")[1])
+    assert compared == query.by("platform").compare("platform", base="linux").rows()
+    out = command(url, *words[:3], "--value", "dark", "--compare", "platform=linux")[1]
+    head = re.search(
+        r"^PLATFORM +VALUE +ESTIMATE +LOW +HIGH +DIFFERENCE +LOW, ALL +HIGH, ALL +P, HOLM +REPORTS$", out, re.MULTILINE
+    )
+    assert head, out
+    before = query.between(day(2), day(2)).compare_previous()
+    words = ("theme", "--range", f"{day(2)}..{day(2)}", "--compare", "previous", "--json")
+    assert json.loads(command(url, *words)[1]) == before.rows()
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (("--last", "90x"), "--last takes some days or weeks, such as 90d or 12w; this is '90x'"),
+        (("--range", "october"), "--range takes two days, such as 2026-10-01..2026-11-20; this is 'october'"),
+        (
+            ("--range", "2026-11-02..2026-11-01"),
+            "2026-11-02 is after 2026-11-01: write the earlier one first; --range takes two days",
+        ),
+        (("--where", "linux"), "--where takes a segment with one of its values, such as platform=linux; this is 'linux'"),
+        (("--compare", "linux"), "--compare takes previous, or a segment with its base, such as platform=linux; this is 'linux'"),
+    ],
+)
+def test_the_command_speaks_of_its_own_options(url, command, words, answer):
+    status, out, err = command(url, "theme", *words)
+    assert (status, out) == (2, "")
+    assert err.startswith(f"deniable query: {answer}")
+
+
+def test_the_command_writes_a_range_as_a_share(url, command):
+    """Also beside figures in the unit of the number."""
+    _, out, _ = command(url, "wait", "--value", "300..500", "--value", "p50")
+    assert re.search(r"^p50 +\d[\d.]* ms ", out, re.MULTILINE), out
+    assert re.search(r"^300\.\.500 +[\d.-]+% +[\d.-]+% +[\d.]+% +800$", out, re.MULTILINE), out
 
 
 def test_the_command_says_what_is_missing(url, command):
@@ -334,7 +437,10 @@ def test_the_command_says_what_is_missing(url, command):
     status, _, err = command("", "theme", key="")
     assert (status, err) == (
         2,
-        "deniable query: set DENIABLE_URL (the server's address) and DENIABLE_READ_KEY (a read key of the app)\n",
+        (
+            "deniable query: set DENIABLE_URL (the server's address) and DENIABLE_READ_KEY (a read key of the app); "
+            "`deniable serve` prints the lines to copy\n"
+        ),
     )
     assert command("http://127.0.0.1:9", "theme")[0] == 2
 
@@ -380,6 +486,20 @@ def test_the_examples_of_the_page_run(url, code, capsys):
         code = code.replace(name, ours)
     exec(code, {})
     assert capsys.readouterr().out
+
+
+def test_the_example_of_an_experiment_runs(serve, capsys):
+    """It stands apart: it takes a registry with an experiment."""
+    served = serve(arms_registry())
+    for arm, yes in (("old", 40), ("new", 90)):
+        send(served, "used", [1] * yes + [0] * 60, day(3), segment=f"arm={arm}")
+    served.drain(days=40)
+    (code,) = re.findall(r"<!-- asked of a server with an experiment -->\n```python\n(.*?)```", PAGE, re.DOTALL)
+    with listening(served.flask) as address:
+        for name, ours in {"https://telemetry.example.org": address, "rk_...": READ, "export.used": "used"}.items():
+            code = code.replace(name, ours)
+        exec(code, {})
+    assert day(3) in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

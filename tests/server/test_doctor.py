@@ -17,6 +17,7 @@ import redis
 from deniable import mechanisms, registry
 from deniable.commands import entry as cli
 from deniable.declared import Declared, fingerprint
+from deniable.messages.plural import plural
 from deniable.registry import published
 from deniable.wire.report import Stratum
 from deniable_aggregator.archive.errors import ArchiveError
@@ -516,16 +517,38 @@ def test_a_machine_that_is_set_up_badly(tmp_path, monkeypatch):
 
 
 def test_a_copy_that_is_missing_or_old(examined, good, tmp_path, capsys):
-    """Two days after the first use, or after the last copy, it needs attention; `deniable backup` says when it made one."""
-    assert examined(good)[1]["backup"]["seen"] == "none is known"
+    """Without a copy, but in a trial, and two days after the last one: `deniable backup` says when it made one."""
+    assert examined(good)[1]["backup"]["seen"] == "none is known, and no app is known to be more than a trial"
+    finding = store.backup(good.redis, real=True)
+    assert (finding.status, finding.seen) == ("warning", "none is known")
+    assert "run `deniable backup` or deploy/backup.sh each day" in finding.remedy
     now = time.time()
-    for later, status in ((1.9, "ok"), (2.1, "warning")):
-        assert store.backup(good.redis, ["shop"], lambda later=later: now + later * 86_400).status == status
     assert cli.main(["backup", "--redis-url", good.url, "--to", str(tmp_path)]) == 0
     capsys.readouterr()
     assert re.fullmatch(r"the last copy is of \d{4}-\d\d-\d\d \d\d:\d\d UTC", examined(good)[1]["backup"]["seen"])
     for later, status in ((1.9, "ok"), (2.1, "warning")):
-        assert store.backup(good.redis, [], lambda later=later: now + later * 86_400).status == status
+        assert store.backup(good.redis, real=False, now=lambda later=later: now + later * 86_400).status == status
+
+
+@pytest.mark.parametrize(
+    ("mode", "most", "here", "status"),
+    [
+        ("1", 0, True, "ok"),
+        ("0", 500, True, "ok"),
+        ("0", 501, True, "warning"),
+        ("0", 0, True, "warning"),
+        ("2", 500, True, "warning"),
+        ("0", 0, False, "skipped"),
+        ("", 0, True, "ok"),
+    ],
+)
+def test_whether_the_store_may_copy_its_memory(tmp_path, mode, most, here, status):
+    """The kernel's guess is enough for a store of half the memory; what is not known of another machine is skipped."""
+    (tmp_path / "mode").write_text(mode)
+    (tmp_path / "memory").write_text("MemFree: 5 kB\nMemTotal:     1000 kB\n")
+    finding = host.overcommit(most * 1024, here=here, mode=tmp_path / "mode", memory=tmp_path / "memory")
+    assert finding.status == status
+    assert bool(finding.remedy) == bool(finding.meaning) == (status != "ok")
 
 
 def test_the_first_line_says_whether_all_is_well(good, registry_file, monkeypatch, capsys):
@@ -579,7 +602,10 @@ def test_what_is_the_same_of_many_apps_is_said_once(good, monkeypatch, capsys, r
     assert "ok       workers (shop): 1 alive\n" in output
     assert "warning  keys (app-0): 1 ingest, 0 read, 0 admin\n" in output
     assert output.count(" keys (") == 2
-    assert len(output.splitlines()) < 60
+    worst = re.findall(r"^(fault|warning) ", output, re.MULTILINE)  # as many as the first line has
+    counts = f"{plural(worst.count('fault'), 'fault')}: .*; {plural(worst.count('warning'), 'warning')}: .*"
+    assert re.fullmatch(counts, output.splitlines()[0])
+    assert len(output.splitlines()) <= 60
 
 
 def test_a_key_that_a_servers_user_would_make(good, capsys):
@@ -612,6 +638,8 @@ def test_a_key_that_a_servers_user_would_make(good, capsys):
         (redis.ReadOnlyError("You can't write against a read only replica."), "replica"),
         (redis.ResponseError("NOREPLICAS Not enough good replicas to write."), "replicas"),
         (errors.PromiseBroken("x"), "durability"),
+        (errors.BrokenSnapshot("x"), "copy"),
+        (redis.ResponseError("ERR unknown command"), "refused"),
         (redis.ResponseError("The user executing the script can't run this command or subcommand script: 5"), "forbidden"),
         (redis.ResponseError("ACL failure in script: User q has no permissions to run the 'hset' command"), "forbidden"),
     ],
@@ -620,5 +648,12 @@ def test_why_a_store_cannot_be_used_is_told_apart(error, reason):
     """Each has its own remedy, and no remedy has the password."""
     assert errors.reason(error) == reason
     remedy = errors.remedy(error, "rediss://ingest:hunter2@h/0", "operator")
-    assert remedy != "`deniable doctor` says more"
+    assert remedy
     assert "hunter2" not in remedy
+
+
+def test_every_reason_is_documented():
+    """The page about the store has each reason for which it cannot be used, in a row with what to do."""
+    page = (ROOT / "docs" / "how-to" / "operate" / "mend-the-store.md").read_text("utf-8")
+    section = page.partition("| `reason` |")[2].partition("\n\n")[0]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == sorted(errors.REASONS)

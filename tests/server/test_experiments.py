@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from registries import metric_toml, registry_toml
 
+from deniable.lint import _experiments
 from deniable.registry.tables import Experiment
 from deniable_server.doctor.pipeline import experiments
 
@@ -69,6 +70,30 @@ def test_arms_are_compared_for_all_looks(shop):
     assert within["experiment"]["segment"] == "arm"
     across = ask(shop, "theme/compare?a=platform=linux,arm=control&b=arm=large,platform=macos")
     assert across["experiment"] is None
+
+
+def test_several_arms_are_compared_together(serve):
+    """With more arms each comparison with the base reaches farther, so that one of all is wrong no more often."""
+    arms = ["control", "large", "larger", "largest", "none"]
+    shop = serve(REGISTRY.replace('"control", "large"', ", ".join(f'"{arm}"' for arm in arms)))
+    for arm, dark in zip(arms, (400, 470, 400, 400, 400), strict=True):
+        send(shop, "theme", [1] * dark + [0] * (1600 - dark), week(2), segment=f"platform=linux,arm={arm}")
+    shop.drain(days=40)
+    other_pair = answered(shop, "theme/compare?a=arm=larger&b=arm=large")
+    assert other_pair["experiment"]["comparisons"] == 10
+    five = answered(shop, "theme/compare?a=arm=control&b=arm=large&level=0.9")
+    shop.app.registry.segments["arm"] = tuple(arms[:2])  # the same reports, as if there were no other arms
+    two = answered(shop, "theme/compare?a=arm=control&b=arm=large&level=0.9")
+    assert (two["experiment"]["comparisons"], five["experiment"]["comparisons"]) == (1, 4)
+    assert "for all 4 comparisons of arms together" in five["experiment"]["says"]
+    assert "comparisons of arms" not in two["experiment"]["says"]
+    for one, other in zip(two["differences"], five["differences"], strict=True):
+        assert one["interval"] == other["interval"]
+        assert other["simultaneous"][0] < one["simultaneous"][0] < one["simultaneous"][1] < other["simultaneous"][1]
+    assert five["overall"]["p_value"] == pytest.approx(min(1, 4 * two["overall"]["p_value"]))
+    for answer in (two, five):
+        excluded = any(not low <= 0 <= high for low, high in (each["simultaneous"] for each in answer["differences"]))
+        assert answer["overall"]["differs"] == excluded
 
 
 def test_arms_of_other_sizes_than_declared_are_told(shop):
@@ -212,18 +237,56 @@ def test_a_difference_is_followed_as_reports_came_in(course):
     assert course.get("/api/v1/metrics/theme/experiment?value=pink").get_json()["arms"] == []
 
 
+def test_each_release_is_read_once_for_all_looks(course, monkeypatch):
+    """Once for the comparison of all, and once for the looks before, however many there are."""
+    releases, trips = course.store.releases, []
+    read = type(releases).of_strata
+    monkeypatch.setattr(
+        type(releases), "of_strata", lambda own, layouts, strata: trips.append(list(strata)) or read(own, layouts, strata)
+    )
+    arms = course.get("/api/v1/metrics/theme/experiment").get_json()["arms"]
+    assert len(arms[0]["looks"]) == 3
+    assert len(trips) == 2
+    assert sorted(trips[0]) == sorted(trips[1])
+
+
+def test_the_note_on_arms_has_the_planned_difference_in_words(course):
+    """In points of shares, and as a factor on a logarithmic scale."""
+    notes = {
+        metric: course.get(f"/api/v1/metrics/{metric}/compare?a=arm=control&b=arm=large").get_json()["experiment"]["says"]
+        for metric in ("theme", "size")
+    }
+    assert notes["theme"].endswith("narrowest for the planned difference of 5 points.")
+    assert notes["size"].endswith("narrowest for the planned difference of a factor of 1.41.")
+
+
+def test_how_many_people_decide_is_what_lint_says(course):
+    """The figure of the page and of the API is that of `deniable registry lint`."""
+    answer = course.get("/api/v1/metrics/theme/experiment").get_json()
+    declared = course.app.registry.metrics["theme"]
+    assert f"{answer['people']:,} people in each arm of arm find a difference of 0.05" in str(
+        _experiments(course.app.registry, declared, course.mechanism("theme"))
+    )
+
+
 def test_the_page_of_an_experiment(course):
     """It says whether an effect was found, and which effects are excluded; the file has every look."""
     html = course.http.get("/m/theme/experiment?value=dark").get_data(as_text=True)
     assert re.search(r"“dark” is more frequent with “large” than with “control” \(\+[\d.]+ to \+[\d.]+ points\)\.", html)
     assert re.search(r"<b>An effect of less than [\d.]+ points, or of more than [\d.]+ points</b> is excluded\.", html)
-    assert "It was planned for 5 points." in html
+    assert re.search(
+        r"It was planned for 5 points, which [\d,]+ people in each arm find in 80% of cases, with a report each\.", html
+    )
+    assert re.search(r'<option value="0.99">99%</option>', html)
+    exact = course.http.get("/m/theme/experiment?value=dark&level=0.99").get_data(as_text=True)
+    assert '<option value="0.99" selected>99%</option>' in exact
+    assert re.search(r'<input type="hidden" name="segment" value="arm">', course.http.get("/m/theme/experiment?segment=arm").text)
     assert "50%, declared 50%" in html
     none = course.http.get("/m/size/experiment").get_data(as_text=True)
     assert "No effect of “large” found so far (a factor of 0." in none
     factor = r"a factor of 1\.\d+"
     assert re.search(rf"<b>A fall of more than {factor}, or a rise of more than {factor}</b> is excluded\.", none)
-    assert "It was planned for a factor of 1.41." in none
+    assert "It was planned for a factor of 1.41, which " in none
     for path in ("/m/theme", "/m/theme/compare?a=arm=control&b=arm=large"):
         assert "/m/theme/experiment" in course.http.get(path).get_data(as_text=True)
     listed = course.http.get("/experiments").get_data(as_text=True)

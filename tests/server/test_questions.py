@@ -92,13 +92,19 @@ def test_each_question_has_its_answer(server, capsys):
         exec(code, space)
         answers.append(list(space.get("rows", ())))
         assert capsys.readouterr().out or not answers[-1]
-    _, shares, change, grown, medians, moved, arms, crossed, sites, trend, nobody, absent, total, people, real, _ = answers
+    _, shares, change, grown, medians, ranges, moved, arms, crossed, sites, trend, nobody, absent, total, people, real, _ = (
+        answers
+    )
     assert all(near(row, DARK[row["platform"]] + 2 * RISE) for row in shares if row["n"])
     assert [(row["from"], row["to"]) for row in shares if row["n"]] == [(day(9), day(5))] * 2
     assert near(change[0], 5 * RISE, "difference")
     assert (change[0]["base_from"], change[0]["base_to"]) == (day(9), day(5))
     assert max(grown, key=lambda row: row["difference"])["value"] == "dark"
     assert [near(row, {"linux": 100, "macos": 50}[row["platform"]]) for row in medians if row["n"]] == [True, True]
+    within = {("linux", "500.."): 1 / 3, ("linux", "..200"): 2 / 3, ("macos", "500.."): 0, ("macos", "..200"): 2 / 3}
+    assert {(row["platform"], row["value"]): near(row, within[row["platform"], row["value"]]) for row in ranges if row["n"]} == (
+        dict.fromkeys(within, True)
+    )
     assert [near(row, 0.5, "difference") for row in moved if row["platform"] == "macos"] == [True]
     assert [(row["detected"], near(row, 0)) for row in nobody] == [(False, True)]
     assert [row["state"] for row in absent] == ["published", "missing"]  # a trial withholds nothing

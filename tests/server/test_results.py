@@ -21,9 +21,10 @@ METRICS = (
     metric_toml("theme", values=["light", "dark", "system"], epsilon=3, period="week", segments=["platform"], public=True),
     metric_toml("alike", values=["light", "dark"], epsilon=8, period="week", public=True),
     metric_toml("size", estimate="mean", range=[1, 1000], unit="kB", epsilon=4, period="week", public=True),
+    metric_toml("mixed", values=["light", "dark"], epsilon=8, period="week", segments=["platform", "channel"], public=True),
     metric_toml("secret", values=["light", "dark"], epsilon=3, period="week"),
 )
-OTHERS = {"segments": {"platform": ["linux", "macos"]}}
+OTHERS = {"segments": {"platform": ["linux", "macos", "beos"], "channel": ["stable", "beta"]}}
 REGISTRY = registry_toml(*METRICS, **OTHERS, publication={"min_reports": 50, "grace": "30d"})
 TRIAL = registry_toml(*METRICS, **OTHERS, publication={"min_reports": 1, "trial": True})
 EXACT = 1637
@@ -114,17 +115,16 @@ def test_an_open_release_is_not_shown(start):
         send(served, "size", [300] * EXACT, week(0))
         served.drain()
     assert served.get("/api/v1/metrics/size").get_json()["n"] > 0
-    assert "Nothing is published yet." in text(served, "/results/size")
+    assert "No result is shown yet." in text(served, "/results/size")
 
 
 def test_a_group_that_answers_alike_is_left_out(shop):
     """Its estimate would be the answer of each of them."""
     html = text(shop, "/results/alike")
-    assert "Nearly all gave one answer, so it is not shown." in html
+    assert "2 weeks are not shown: a group is too small, or nearly all of it gave one answer." in html
     assert "%" not in re.sub(r"<svg.*?</svg>|<[^>]*>", "", html)
     for name in ("values", "series"):
-        assert not list(csv.DictReader(io.StringIO(text(shop, f"/results/alike/{name}.csv")))) or name == "series"
-        assert "light" not in text(shop, f"/results/alike/{name}.csv")
+        assert not files(shop, "alike", name)
 
 
 def test_a_trial_has_none(start):
@@ -148,9 +148,9 @@ def test_answers_that_are_searched_for_are_never_public():
         parse(registry_toml(metric_toml("site", public="yes")))
 
 
-@pytest.mark.parametrize(("number", "coarse"), [(7, 7), (99, 99), (101, 100), (1637, 1600), (99_600, 100_000)])
+@pytest.mark.parametrize(("number", "coarse"), [(0, 0), (7, 10), (57, 60), (101, 100), (1637, 1600), (99_600, 100_000)])
 def test_numbers_of_reports_have_two_digits(number, coarse):
-    """Below a hundred they have two anyway."""
+    """Below a hundred they are tens: none is exact."""
     assert rounding.coarse_count(number) == coarse
 
 
@@ -160,3 +160,67 @@ def test_a_step_is_a_tenth_of_the_error_or_a_little_more(stderr):
     step = rounding.step_of(stderr)
     assert stderr / 10 * (1 - 1e-6) <= step <= stderr / 4 * (1 + 1e-6)
     assert f"{step:.0e}"[0] in "125"
+
+
+def shares(shop, id_):
+    """Return all that a stranger can know of a metric: the share of light and the reports of each row of its page and files."""
+    html = text(shop, f"/results/{id_}")
+    rows = {"": next((row for row in files(shop, id_, "values") if row["value"] == "light"), None)}
+    rows |= {row["period"]: row for row in files(shop, id_, "series") if row["value"] == "light"}
+    known = {name: (float(row["estimate"]), float(row["n"])) for name, row in rows.items() if row}
+    table = html.partition('<th scope="col">Segment</th>')[2]
+    columns = re.findall(r"<bdi>(\w+)</bdi>", table.partition("</tr>")[0])
+    for name, cells in re.findall(r'<tr><th scope="row">(platform[^<]*)</th>(.*?)</tr>', table):
+        *listed, reports = re.findall(r"<td>([\d.,]+)%?</td>", cells)
+        known[name] = (float(listed[columns.index("light")]) / 100, float(reports.replace(",", "")))
+    return known
+
+
+def files(shop, id_, name):
+    return list(csv.DictReader(io.StringIO(text(shop, f"/results/{id_}/{name}.csv"))))
+
+
+def answered(shop, cells, ago):
+    """Have people of each cell answer in a week: so many light, so many dark."""
+    for cell, (light, dark) in cells.items():
+        send(shop, "mixed", [0] * light + [1] * dark, week(ago), segment=f"platform={cell},channel=stable")
+
+
+def test_a_segment_that_is_left_out_cannot_be_computed(start):
+    """Nearly all of linux gave one answer. The total less the other segment must not say so."""
+    served = start(REGISTRY)
+    answered(served, {"linux": (980, 20), "macos": (200, 800)}, 4)
+    answered(served, {"linux": (500, 500), "macos": (300, 700)}, 3)
+    served.drain(days=17)
+    known = shares(served, "mixed")
+    assert known[week(4)][0] == pytest.approx(0.59, abs=0.03)
+    # Whoever subtracts: of both weeks, and with that of the other week, which is known from the page of an earlier day.
+    (total, n), (other, others) = known[""], known.get("platform = macos", (0, 0))
+    linux = (total * n - other * others) / (n - others)
+    assert linux < 0.65
+    assert known["platform = macos"] == (pytest.approx(0.3, abs=0.05), 1000)  # of the other week alone
+    assert known["platform = linux"] == (pytest.approx(0.5, abs=0.05), 1000)
+
+
+def test_what_the_shown_segments_leave_is_no_group_that_answers_alike(start):
+    """Two small segments are withheld by their size. The total less the large one is both of them."""
+    served = start(REGISTRY)
+    answered(served, {"linux": (400, 600), "macos": (40, 0), "beos": (40, 0)}, 4)
+    served.drain(days=17)
+    known = shares(served, "mixed")
+    assert known[week(4)][0] == pytest.approx(0.44, abs=0.05)
+    assert "platform = linux" not in known
+
+
+def test_a_period_that_answers_alike_is_in_no_figure(start):
+    """Neither alone nor in a sum: what it would add cannot be computed from two looks."""
+    served = start(REGISTRY)
+    answered(served, {"linux": (980, 20)}, 4)
+    answered(served, {"linux": (500, 500)}, 3)
+    served.drain(days=17)
+    known = shares(served, "mixed")
+    assert set(known) == {"", week(3), "platform = linux"}
+    assert known[""][0] == pytest.approx(0.5, abs=0.05)
+    assert {n for _, n in known.values()} == {1000}
+    assert "1 week is not shown" in text(served, "/results/mixed")
+    assert "no release" not in text(served, "/results/mixed")

@@ -963,7 +963,7 @@ def test_quantiles_are_compared_and_say_that_they_have_no_trend(over_days, value
     trend = {row["value"]: row for row in rows(over_days, **query, date_range=[day(9), day(6)], include=["trend"])}
     assert (trend["p50"]["trend"], trend["p50"]["reason"]) == (
         None,
-        "a quantile has no trend: ask for that of the mean, or compare the quantile with the range before",
+        "a quantile has no trend: ask for that of the mean, or compare the quantile with the time before",
     )
     assert "mean" not in trend or trend["mean"]["trend"] is not None
 
@@ -1001,7 +1001,7 @@ def test_a_trend_says_which_rule_it_breaks(over_days):
         return {row["reason"] for row in rows(over_days, **query, filters=[["is_not", "value", ["mean"]]])}
 
     few = "a trend takes 3 closed periods or more, and there"
-    quantile = "a quantile has no trend: ask for that of the geometric mean, or compare the quantile with the range before"
+    quantile = "a quantile has no trend: ask for that of the geometric mean, or compare the quantile with the time before"
     assert reason("load", 6) == {f"{few} is 1", quantile}
     query = {"metrics": ["load"], "dimensions": [], "include": ["trend"]}
     assert {row["reason"] for row in rows(over_days, **query, date_range=[day(6), day(6)])} == {f"{few} is 1"}

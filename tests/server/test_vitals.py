@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from deniable.errors import ConfigurationError
 from deniable_aggregator.store import connect
 from deniable_aggregator.store.errors import REASONS
+from deniable_aggregator.store.server import snapshot
 from deniable_aggregator.store.uploads import health, registries
 from deniable_aggregator.store.uploads.registries import Loaded
 from deniable_server.api.uploads.batches import REJECTIONS
@@ -291,6 +292,13 @@ def test_a_store_that_is_away_is_told(watch, store_url):
     assert samples(watched)[series("store_up")] == 1
 
 
+def test_the_time_of_the_last_backup_is_a_number(watched):
+    """It is 0 before the first one, so that an alert about its age fires then, too."""
+    assert samples(watched)[series("backup_timestamp_seconds")] == 0
+    snapshot.note(watched.store._client, 1_800_000_000.7)
+    assert samples(watched)[series("backup_timestamp_seconds")] == 1_800_000_000
+
+
 def test_a_store_that_refuses_writes_is_told_with_the_reason(watched):
     """It can be read, so it is up; the same reason stands in `/readyz`."""
     refuses = {each for each in samples(watched) if each[0] == "deniable_store_refuses"}
@@ -302,6 +310,9 @@ def test_a_store_that_refuses_writes_is_told_with_the_reason(watched):
     finally:
         server.config_set("min-replicas-to-write", 0)
     assert (ready.status_code, ready.get_json()["parts"]["store"]["reason"]) == (503, "replicas")
+    # It says so by its status, and is no request that failed.
+    failed = {each: value for each, value in samples(watched).items() if each[0] == "deniable_server_errors_total" and value}
+    assert failed == {}
     assert results[series("store_up")] == 1
     assert {each for each in refuses if results[each]} == {series("store_refuses", reason="replicas")}
     assert not any(samples(watched)[each] for each in refuses)

@@ -84,7 +84,7 @@ def maximal_gain(
 
 def _bits(mechanism: Mechanism, targets: Sequence[int], count: int, rng: np.random.Generator, *, disguised: bool) -> bytes:
     """Set the bits of all targets, and others at random up to a weight that an honest report may have."""
-    layout, kind = mechanism.layout, tail_bounds.binomial_sums(mechanism.bounds().ones)[-1]
+    layout, kind = mechanism.layout, tail_bounds.ones(mechanism.bounds())[-1]
     targeted = np.zeros((layout.rows, layout.width), np.bool_)
     for row in range(layout.rows):
         for target in targets:

@@ -97,11 +97,15 @@ SCORED: list[tuple[str, int, str, dict[str, Any]]] = [
     ("window", 65_537, "4", {}),
     ("window", 66_001, "2", {"blocks": 3, "length": 43}),
     ("window", (1 << 32) + 1, "8", {"blocks": 128, "length": 1}),
-    ("sampled_option", 2, "1", {}),
-    ("sampled_option", 1 << 7, "0.5", {}),
-    ("sampled_option", 1 << 300, "3", {}),
+    ("sampled_options", 2, "1", {}),
+    ("sampled_options", 1 << 7, "0.5", {}),
+    ("sampled_options", 1 << 300, "3", {}),
+    ("sampled_options", 1 << 20, "4", {}),
     ("sampled_pair", 1 << 2, "1", {}),
     ("sampled_pair", 1 << 20, "2", {}),
+    ("padded_subset", 1 << 5, "0.3", {"most": 2}),
+    ("padded_subset", 1 << 20, "1", {"most": 2}),
+    ("padded_subset", 1 << 100, "2", {"most": 5}),
 ]
 MADE_SO = [(name, domain_size, epsilon, dict[str, Any]()) for name, domain_size, epsilon in MADE] + CHOSEN
 NOISES = 6

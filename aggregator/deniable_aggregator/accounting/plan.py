@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import inf
 from typing import TYPE_CHECKING
 
-from deniable.declared import Declared
+from deniable.declared import declare_all
 from deniable.errors import ParameterError
 from deniable.limits.allowance import MICRO, Allowance, micro
 from deniable.limits.caps import budget_of
@@ -138,8 +138,10 @@ def plan(
         checks.count("reports", reports)
     most = inf if answers is None else checks.count("answers", answers)
     uses = []
-    for metric in (registry.metrics[id_] for id_ in dict.fromkeys(metrics) or registry.metrics):
-        declared = Declared.of(metric)
+    for declared in declare_all(
+        registry, [registry.metrics[id_] for id_ in dict.fromkeys(metrics) or registry.metrics], decoded=False
+    ):
+        metric = declared.metric
         allowance = Allowance.of(declared, budget)
         times = period.MOST_IN_MONTH[metric.period] if days is None else period.most_in_days(metric.period, days)
         occasions = metric.per_period * times if reports is None else reports

@@ -67,8 +67,8 @@ def examine(
         return []
     known = mechanism.bounds()
     findings = [*_cells(known, tally), *_values(mechanism, tally)]
-    if known.ones and weights is not None and weights.any():
-        findings.append(_weight(tail_bounds.binomial_sums(known.ones), weights))
+    if tally.layout.kind == "bits" and weights is not None and weights.any():
+        findings.append(_weight(tail_bounds.ones(known), weights))
     if tally.layout.rows > 1:
         findings.append(_rows(tally))
     return findings

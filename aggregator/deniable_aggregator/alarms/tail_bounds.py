@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from deniable.mechanisms.bounds import Bounds
+
 _LAMBDAS = np.linspace(0.02, 0.9, 45)
 _REACH = 32.0  # standard deviations, beyond which Chernoff's bound is used
 _LIGHTEST = 700.0  # minus the logarithm of the lightest mass that a float holds
@@ -90,6 +92,11 @@ def _log_moments(of: int, least: float) -> NDArray[np.float64]:
 def log_choose(of: int, size: NDArray[np.int64]) -> NDArray[np.float64]:
     """Compute the logarithm of the number of sets."""
     return np.asarray(gammaln(of + 1.0) - gammaln(size + 1.0) - gammaln(of - size + 1.0), np.float64)
+
+
+def ones(bounds: Bounds) -> NDArray[np.float64]:
+    """Return the distributions of the number of ones that reports may have, (kinds, width + 1); none of reports without bits."""
+    return np.array(bounds.counts, np.float64) if bounds.counts else binomial_sums(bounds.ones)
 
 
 def binomial_sums(

@@ -9,10 +9,12 @@ from msgspec.structs import asdict, replace
 from deniable.wire.report import Stratum
 from deniable_aggregator.answer.absence import why_absent
 from deniable_aggregator.answer.headline import headline
-from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.model.fields import LEVEL, so_far
 from deniable_aggregator.answer.model.metric import Earlier, Latest, Listed, Measurement, Version
 from deniable_aggregator.answer.pool import merged
+from deniable_aggregator.answer.question import number_range
 from deniable_aggregator.answer.readings import NumberReading, read
+from deniable_aggregator.answer.readings.number_range import estimate as range_estimate
 from deniable_aggregator.answer.select import Selection, earlier_says, moment
 from deniable_aggregator.answer.versions import answers
 from deniable_aggregator.publish import release
@@ -67,12 +69,15 @@ def measure(
     level: float = LEVEL,  # of the intervals
     *,
     dates: DateRange | None = None,  # which periods to estimate together, if no `period` is named
+    within: str | None = None,  # a range of a number whose share is asked for, such as `200..500`
     strict: bool = False,  # whether bands of quantiles hold without any approximation
 ) -> Measurement:
     """Estimate a metric over a period, or over all; raise the first `Refusal` if a version refuses and none has reports."""
 
     def ask(version: Published) -> tuple[Published, str, Selection]:
         cell = version.cell(segment)
+        if within is not None:
+            number_range.read(within, version.declared.metric)
         if dates is None:
             return version, cell, version.covering(cell, period)
         return version, cell, version.within(cell, *dates.names(version.length))
@@ -86,6 +91,9 @@ def measure(
     periods = version.between(cell, "", "~").spans
     if strict and numbers.number and isinstance(first, NumberReading):
         numbers = replace(numbers, number=first.with_strict_bands(numbers.number, level))
+    if within is not None and numbers.number and isinstance(first, NumberReading):
+        share = range_estimate(first, within, level)
+        numbers = replace(numbers, number=replace(numbers.number, range_share=share))
     return Measurement(
         **asdict(numbers),
         updated=selection.updated,
@@ -102,7 +110,7 @@ def measure(
         warnings=_warnings(version.declared, numbers.estimates) if cell else [],
         merged=merged(list(zip(selections, readings, strict=True)), level),
         earlier=[] if segment or dates else earlier(published, period, level),
-        says=headline(numbers, selection.days, level),
+        says=headline(numbers, so_far(selection.days, selection.updated), level),
         reason=None
         if first.n
         else f"nothing of {metric.id} is published in this range"
@@ -147,13 +155,8 @@ def versions_of(app: AppMetrics, id_: str, known: Mapping[Definition, Summary]) 
     ]
 
 
-def is_homogeneous(rows: Sequence[ValueEstimate]) -> bool:
-    """Return whether nearly all of a group gave one answer: this reveals the answer of everybody who is known to be in it."""
-    return any(row.simultaneous[0] >= _HOMOGENEOUS for row in rows)
-
-
 def _warnings(declared: Declared, rows: Sequence[ValueEstimate]) -> list[str]:
-    """Warn if nearly all of a group gave one answer."""
-    if not is_homogeneous(rows):
+    """Warn if nearly all of a group gave one answer: this reveals the answer of everybody who is known to be in it."""
+    if not any(row.simultaneous[0] >= _HOMOGENEOUS for row in rows):
         return []
     return [f"at least {_HOMOGENEOUS:.0%} of this segment gave the same answer to {declared.metric.id}: this reveals each answer"]

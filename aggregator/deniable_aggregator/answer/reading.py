@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from deniable_aggregator.answer.model.number import mean_name
+from deniable_aggregator.answer.question.number_range import is_range
 from deniable_aggregator.decode import panel
 from deniable_aggregator.inference.difference import Side
 
@@ -108,6 +109,13 @@ class Lines:
     lowered_by: float  # the amount that consistent shares are lowered by; nan of others
     shares: Estimate | None  # what the estimates are made of; None of a number, and of several versions
     centre: Centre | None  # of a number; else None
+
+    @property
+    def counts(self) -> NDArray[np.float64]:
+        """(lines,), the reports of which an estimate is the share; nan of an estimate that is no share."""
+        # Of a set an estimate rests on the reports about its option, and its count is of all.
+        is_number = bool(self.reading.declared.metric.estimate)
+        return np.array([float("nan") if is_number and not is_range(label) else self.n for label in self.labels], np.float64)
 
     @property
     def hypotheses(self) -> int:

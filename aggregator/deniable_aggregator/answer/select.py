@@ -146,11 +146,6 @@ class Published:
         """The last periods of the releases of any cell."""
         return frozenset(last for releases in self.cells.values() for last in releases)
 
-    def until(self, last: str) -> Published:
-        """Return what was published up to a period."""
-        cells = {cell: {name: pair for name, pair in each.items() if name <= last} for cell, each in self.cells.items()}
-        return replace(self, cells={cell: each for cell, each in cells.items() if each}, earlier=())
-
     def sealed(self) -> Published:
         """Return the releases for which nothing more will be published, of the definition that the registry has now."""
         cells = {cell: {name: pair for name, pair in each.items() if pair[1].closed} for cell, each in self.cells.items()}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from deniable import mechanisms
 from deniable.commands import terminal
 from deniable.exact.epsilon import exact
-from deniable.mechanisms.sampled_option import Sampled
+from deniable.mechanisms.sets import OfSets
 from deniable_aggregator.commands.options import add_seed, drawing, progress, seed
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _text(result: Result, lose_every: int | None) -> str:
     guess = result.observer.chances.max()
     lines += ["Right guesses with 95% intervals. " + f"Without any report {guess:.1%} would be right.", _about_fresh(first)]
     if permanent_curve is None:
-        or_keep = "" if isinstance(mechanism, Sampled) else ", or declare epsilon_permanent"
+        or_keep = "" if isinstance(mechanism, OfSets) else ", or declare epsilon_permanent"
         lines.append(f"This mechanism keeps no response: ask each person once{or_keep}.")
         return "\n".join(lines) + "\n"
     bound = result.observer.bound()

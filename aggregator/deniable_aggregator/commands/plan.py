@@ -54,10 +54,13 @@ def plan(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--within", type=share, metavar="W", help=about)
     parser.add_argument("--share", type=share, default=0.1, metavar="F", help="the share whose errors are shown (default 0.1)")
     parser.add_argument("--difference", type=share, metavar="D", help="size the arms of a comparison that is to see this rise")
+    about = "how many people show that one answer leads by so much; the next one has --share, and all others less, evenly"
+    parser.add_argument("--leads-by", type=share, metavar="X", help=about)
     parser.add_argument("--level", type=share, default=0.95, metavar="P", help="confidence (default 0.95)")
     parser.add_argument("--per-day", type=float, metavar="N", help="reports a day (default: of all users in a period)")
     parser.add_argument("--values", type=int, metavar="D", help="instead of FILE: answers of a list")
     parser.add_argument("--options", type=int, metavar="M", help="options of a set")
+    parser.add_argument("--most", type=int, default=0, metavar="S", help="of a set: the most options that an answer keeps")
     parser.add_argument("--range", nargs=2, metavar=("LOW", "HIGH"), help="of a number")
     parser.add_argument("--distribution", action="store_true", help="of a number: quantiles, too")
     parser.add_argument("--epsilon", metavar="E", help="privacy loss of a report in nats")
@@ -81,6 +84,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         within=arguments.within,
         level=arguments.level,
         difference=arguments.difference,
+        leads_by=arguments.leads_by,
         per_day=arguments.per_day,
     )
     if arguments.file is None:
@@ -101,8 +105,9 @@ def _check_purpose(arguments: argparse.Namespace) -> None:
     if arguments.file is None and not _kinds(arguments):
         how = "deniable plan FILE --users N, such as deniable plan metrics.toml --users 1e5"
         raise ConfigurationError(f"state a registry: {how}; or one of --values, --options and --range")
-    if arguments.users is None and arguments.within is None and arguments.difference is None:
-        raise ConfigurationError("state --users, --within or --difference: how many people there are, or what is to be seen")
+    if all(each is None for each in (arguments.users, arguments.within, arguments.difference, arguments.leads_by)):
+        aims = "--users, --within, --difference or --leads-by"
+        raise ConfigurationError(f"state {aims}: how many people there are, or what is to be seen")
 
 
 def _kinds(arguments: argparse.Namespace) -> list[str]:
@@ -116,7 +121,8 @@ def _for_mechanisms(arguments: argparse.Namespace, terms: Terms) -> list[Outlook
 
     if terms.users is None and terms.within is None:
         if arguments.epsilon is None:
-            raise ConfigurationError("--difference needs --epsilon; or --users and --within, to find the epsilon")
+            aim = "--difference" if terms.difference is not None else "--leads-by"
+            raise ConfigurationError(f"{aim} needs --epsilon; or --users and --within, to find the epsilon")
     elif (arguments.epsilon is None or arguments.users is None) is (terms.within is None):
         rule = "state --users and --epsilon; or --within, and one of them, to find the other"
         raise ConfigurationError(rule)
@@ -157,7 +163,9 @@ def _described(arguments: argparse.Namespace) -> Metric:
     size = getattr(arguments, kinds[0])
     if not 1 < size <= most:
         raise ConfigurationError(f"{option} is a whole number from 2 to {most:,}")
-    fields["type"] = kind
+    if arguments.most and (kind != "set" or not 0 < arguments.most < size):
+        raise ConfigurationError("--most goes with --options, and is a whole number below it")
+    fields |= {"type": kind, "most": arguments.most}
     return Metric(values=tuple(map(str, range(size))), **fields)
 
 
@@ -177,7 +185,7 @@ def _print(rows: Sequence[Outlook], terms: Terms, budget: Plan | None, *, as_jso
     cells = ["cell"] if any(row.cell for row in rows) else []
     people, around = "reports" if terms.users else "users", f"+-{terms.level:.4g}"
     headings = [*first, *cells, "mechanism", "epsilon", "bytes", people, around, "detects", "A/B sees", "overall"]
-    headings += [*(["an arm"] if terms.difference else []), "first release"]
+    headings += [*(["an arm"] if terms.difference else []), *(["a lead"] if terms.leads_by else []), "first release"]
     print_table([headings, *([*_labels(row, first, cells), *_row(row)] for row in rows)])
     print()
     for line in _notes(rows, terms):
@@ -201,12 +209,14 @@ def _labels(row: Outlook, first: Sequence[str], cells: Sequence[str]) -> list[st
 def _row(row: Outlook) -> list[str]:
     mechanism = row.mechanism
     if not mechanism:
-        return [row.metric.mechanism, "none is enough", *[_NONE] * (8 if row.terms.difference else 7)]
+        columns = 7 + bool(row.terms.difference) + bool(row.terms.leads_by)
+        return [row.metric.mechanism, "none is enough", *[_NONE] * columns]
     figures = [_figure(row, part) for part in (row.error, row.detects, row.difference, row.overall)]
-    arm = [] if row.terms.difference is None else [_NONE if row.arm is None else f"{row.arm:,}"]
+    aims = [(row.terms.difference, row.arm), (row.terms.leads_by, row.lead)]
+    needs = [_NONE if number is None else f"{number:,}" for aim, number in aims if aim is not None]
     users = _NONE if row.n is None else f"{row.n if row.terms.users else row.users:,}"
     size = str(mechanism.layout.payload_size)
-    return [mechanism.name, f"{mechanism.epsilon:.4g}", size, users, *figures, *arm, _duration(row.wait)]
+    return [mechanism.name, f"{mechanism.epsilon:.4g}", size, users, *figures, *needs, _duration(row.wait)]
 
 
 def _figure(row: Outlook, part: float | None) -> str:
@@ -238,10 +248,7 @@ def _notes(rows: Sequence[Outlook], terms: Terms) -> list[str]:
         if terms.within is not None and row.of == "mean" and not row.cell:
             name = f" of {row.metric.id}" if row.metric.id else ""
             lines.append(f"within: {terms.within:g} is part of the range{name}: {length(row.metric, terms.within).strip()}.")
-    if terms.difference is not None:
-        needs = f"reports that each of two arms needs, to see a rise by {terms.difference:g} with power 80%"
-        often = "An experiment may be looked at often, and needs more: deniable registry lint tells how many people"
-        lines.append(f"an arm: {needs}, with one look. {often}.")
+    lines += _aims(terms)
     lines += _too_few(rows)
     if terms.within is not None and terms.users and any(row.mechanism and row.cell for row in rows):
         aim = f"what all reports need for +-{terms.within:g}"
@@ -258,6 +265,18 @@ def _notes(rows: Sequence[Outlook], terms: Terms) -> list[str]:
         chosen = _chosen(rows[0].metric)
         lines.append(f"At epsilon {rows[0].mechanism.epsilon:.4g}, auto would choose {chosen}.")
     return list(dict.fromkeys(lines))
+
+
+def _aims(terms: Terms) -> Iterator[str]:
+    """Say what the columns mean that only some plans have."""
+    if terms.difference is not None:
+        needs = f"reports that each of two arms needs, to see a rise by {terms.difference:g} with power 80%"
+        often = "An experiment may be looked at often, and needs more: deniable registry lint tells how many people"
+        yield f"an arm: {needs}, with one look. {often}."
+    if terms.leads_by is not None:
+        what = f"that one answer is the most frequent, if it leads the next by {terms.leads_by:g}, with power 80%"
+        yield f"a lead: people who are needed in all to show {what}."
+        yield f"The next has a share of {terms.share:g}, or that of the others if they have more; in a set all others have it."
 
 
 def _too_few(rows: Sequence[Outlook]) -> Iterator[str]:

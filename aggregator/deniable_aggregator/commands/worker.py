@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.alarms.watcher import Watch
     from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.counting.chores import Chore
+    from deniable_aggregator.counting.counter import WorkerSettings
     from deniable_aggregator.counting.events import Events
     from deniable_aggregator.counting.faults import Faults
     from deniable_aggregator.deletion.archived_files import ArchivedFiles
@@ -65,9 +66,13 @@ def worker(parser: argparse.ArgumentParser) -> Run:
     options.add_archive(parser, "keep the reports of bits layouts in files under this path or URL")
 
     def run(arguments: argparse.Namespace) -> int:
+        from deniable.limits import admission
+        from deniable.registry import published
         from deniable_aggregator.counting.compilation import Compilation
-        from deniable_aggregator.counting.counter import WorkerSettings
+        from deniable_aggregator.counting.faults import Faults
         from deniable_aggregator.counting.worker import Worker
+        from deniable_aggregator.store.outage import Outage
+        from deniable_aggregator.store.uploads.registries import Signs
 
         if not arguments.redis_url:
             raise ConfigurationError("this needs --redis-url; `deniable serve` starts a store and a worker of its own")
@@ -76,23 +81,12 @@ def worker(parser: argparse.ArgumentParser) -> Run:
         log_settings = logs.LogSettings.from_environment()
         log_settings.apply()
         variables.warn()
-        batch, max_deliveries, claim_after = (each.choose(getattr(arguments, each.name)) for each in variables.WORKER)
-        settings = WorkerSettings(
-            batch=int(batch),
-            min_idle_ms=round(1000 * claim_after),
-            claim_every=min(30.0, claim_after / 2),
-            max_deliveries=int(max_deliveries),
-        )
-        events = _events(stores, arguments.metrics_bind)
+        events, outage = _events(stores, arguments.metrics_bind), Outage(arguments.redis_url)
         archive = options.archive(arguments)
-        from deniable.limits import admission
-        from deniable.registry import published
-        from deniable_aggregator.store.uploads.registries import Signs
-
         loaded = admission.load_all(arguments.registry or "")
-        chores = list(_chores(stores, loaded, events, archive))
+        chores = list(_chores({store: Faults(store, events, outage) for store in stores}, loaded, archive))
         signs = Signs("worker", {store: published.identity(loaded[store.app]) for store in stores if store.app in loaded})
-        counter = Worker(stores, settings, chores=chores, archive=archive, events=events, url=arguments.redis_url)
+        counter = Worker(stores, _settings(arguments), chores=chores, archive=archive, events=events, outage=outage)
         stop, successor = _stop_on_signals()
         compilation = None if arguments.burst else Compilation()  # a burst counts what waits, and compiles if it is worth it
         if os.isatty(2) and not arguments.burst and _is_in_front():
@@ -115,6 +109,19 @@ def worker(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
+def _settings(arguments: argparse.Namespace) -> WorkerSettings:
+    """Return the settings of counting, as the command line or the environment has them."""
+    from deniable_aggregator.counting.counter import WorkerSettings
+
+    batch, max_deliveries, claim_after = (each.choose(getattr(arguments, each.name)) for each in variables.WORKER)
+    return WorkerSettings(
+        batch=int(batch),
+        min_idle_ms=round(1000 * claim_after),
+        claim_every=min(30.0, claim_after / 2),
+        max_deliveries=int(max_deliveries),
+    )
+
+
 def _is_in_front() -> bool:
     """Return whether somebody started this process at a terminal. `deniable serve` starts it in a session of its own."""
     try:
@@ -123,17 +130,14 @@ def _is_in_front() -> bool:
         return False
 
 
-def _chores(
-    stores: list[Store], loaded: Mapping[str, Registry], events: Events | None, archive: Folder | None
-) -> Iterator[Chore]:
+def _chores(faults_of: Mapping[Store, Faults], loaded: Mapping[str, Registry], archive: Folder | None) -> Iterator[Chore]:
     """Yield the chores of the store, of each app, and of each app whose registry is known."""
     from deniable_aggregator.counting.chores import Chore
-    from deniable_aggregator.counting.faults import Faults
     from deniable_aggregator.store.uploads import compaction, deliveries
 
-    yield Chore("compaction", compaction.EVERY_SECONDS, compaction.Compaction(stores[0]).run, Faults(stores[0], events))
-    for store in stores:
-        faults = Faults(store, events)
+    first = next(iter(faults_of))
+    yield Chore("compaction", compaction.EVERY_SECONDS, compaction.Compaction(first).run, faults_of[first])
+    for store, faults in faults_of.items():
         yield Chore("departures", deliveries.FORGET_SECONDS, partial(deliveries.forget_dead, store), faults)
         if store.app in loaded:
             yield from _Published(store, loaded[store.app], faults, archive).chores()

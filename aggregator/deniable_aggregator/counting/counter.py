@@ -72,7 +72,7 @@ class Counter:
         self._deliveries = Deliveries(partitions, worker)
         self._worker, self._settings, self._events = worker, settings, events
         self._files = CommitFiles(archive, self._tell_archive)
-        self._faults = [Faults(store, events) for store in stores]
+        self._faults = [Faults(store, events, outage) for store in stores]
         self._reading, self._adding = Room(COUNTING), Room(COMMITS)
         self._passed: set[str] = set()  # faults that are known to be over; another worker may have noted any other
         self._claim_at = self._beat_at = 0.0
@@ -119,7 +119,6 @@ class Counter:
             self._tell(health.COUNTING)
         except StoreError as error:
             # Nothing is lost: entries in hand are claimed again later. An emptied store has no groups, so they are joined again.
-            self._outage.failed(self._place, error)
             self._events.failed()
             self.cut_off, self._joined = True, False
             self._again = isinstance(error, AWAY) or (self._again and transient(error))
@@ -127,6 +126,8 @@ class Counter:
                 with suppress(StoreError):
                     self._tell(health.COUNTING, error)
                     self._beat()
+            else:
+                self._outage.failed(self._place, error)
             self._pauses.take(stop)
             return True
         except ArchiveError:  # raised only after the stop

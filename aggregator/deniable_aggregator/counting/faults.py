@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.counting.events import Events
-from deniable_aggregator.store.errors import CommandRefused, NoRoom, remedy, transient
+from deniable_aggregator.store.errors import CommandRefused, NoRoom, transient
+from deniable_aggregator.store.outage import Outage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,9 +34,10 @@ class Faults:
         self,
         store: Store,  # the app's
         events: Events | None = None,  # hears of each failure
+        outage: Outage | None = None,  # says seldom that the store has no room
     ) -> None:
         self.app = store.app
-        self._store, self._events = store, events or Events()
+        self._store, self._events, self._outage = store, events or Events(), outage or Outage()
         self._noted: set[str] = set()
         self._until = 0.0
 
@@ -60,8 +62,10 @@ class Faults:
     def _note(self, name: str, error: Exception) -> None:
         """Record a failure."""
         kind = _kind(error)
-        rule = f": the store has no room for it; {remedy(error, '', 'worker')}" if isinstance(error, NoRoom) else ""
-        log.error("%s failed (%s)%s", name, kind, rule)
+        if isinstance(error, NoRoom):  # it fails with every other one, and again and again
+            self._outage.failed(self._store.place, error, self.app)
+        else:
+            log.error("%s failed (%s) for %s", name, kind, self.app, extra={"app": self.app})
         with suppress(CommandRefused):  # a record that the store refuses must not stop the next metric
             self._store.faults.put({name: kind})
             self._store.faults.expire(_LIFE)

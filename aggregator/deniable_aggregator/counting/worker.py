@@ -54,12 +54,12 @@ class Worker:
         chores: Sequence[Chore] = (),  # run when due, beside the counting
         archive: Folder | None = None,  # for reports of `bits` layouts; while it cannot be written, nothing is counted
         events: Events | None = None,  # hears of what the worker does
-        url: str = "",  # with which the stores were opened, for what is said if they cannot be used
+        outage: Outage | None = None,  # says if the stores cannot be used
     ) -> None:
         self._stores = {store.app: store for store in stores}
         self._settings = settings or WorkerSettings()
         self._chores = chores
-        self._events, self._outage = events or Events(), Outage(url)
+        self._events, self._outage = events or Events(), outage or Outage()
         self._archive = archive
         self._known: dict[str, tuple[Partition, ...]] = {}  # by app
         self._servers: list[_Server] = []

@@ -130,14 +130,23 @@ def _tables(mechanism: Window) -> tuple[NDArray[np.float64], NDArray[np.float64]
 def _scored(mechanism: Window, points: tuple[float, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64], float, float]:
     """Return the same for other scores of the points."""
     scores = np.array(points)
-    cells, squares = _cells(mechanism, scores), _cells(mechanism, scores**2)
-    w, inside, outside = mechanism.length, float(mechanism.inside), float(mechanism.outside)
-    within = np.convolve(cells**2, np.ones(w), "valid")
-    variances = outside * float(cells @ cells) + (inside - outside) * within - scores**2
+    (cells, variances), squares = point_scores(mechanism, points), _cells(mechanism, scores**2)
     # An answer between two points a and b has the variance (1 - u) a + u b + u (1 - u) d^2, with d the distance of their scores.
     a, b, d = variances[:-1], variances[1:], np.diff(scores) ** 2
     u = np.clip((1 + np.divide(b - a, d, out=np.zeros_like(d), where=d > 0)) / 2, 0.0, 1.0)
     return cells, squares, float(variances.min()), float(max(variances.max(), ((1 - u) * a + u * b + u * (1 - u) * d).max()))
+
+
+def point_scores(
+    mechanism: Window,
+    points: tuple[float, ...],  # the score of each point
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the score of each cell, and the variance of a report's score for an answer at each point."""
+    scores = np.array(points)
+    cells, w = _cells(mechanism, scores), mechanism.length
+    inside, outside = float(mechanism.inside), float(mechanism.outside)
+    within = np.convolve(cells**2, np.ones(w), "valid")
+    return cells, outside * float(cells @ cells) + (inside - outside) * within - scores**2
 
 
 def _cells(mechanism: Window, scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,11 +31,17 @@ class Order:
     # (values,), the share of answers that are this value or an earlier one. Unbiased, so not always rising. The last is 1.
     below: NDArray[np.float64]
     below_stderr: NDArray[np.float64]  # (values,), their standard errors
+    shares: NDArray[np.float64]  # (values,), unbiased; their sum is 1
+    covariance: NDArray[np.float64]  # (values, values), of the shares
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Compute a confidence interval of the mean position."""
         reach = -float(ndtri(tail(level))) * self.stderr
         return self.mean - reach, self.mean + reach
+
+    def sum(self, weights: NDArray[np.float64]) -> tuple[float, float]:
+        """Return a weighted sum of the shares, and its standard error."""
+        return float(weights @ self.shares), sqrt(max(float(weights @ self.covariance @ weights), 0.0))
 
     def median(self, level: float = 0.95) -> tuple[int, int, int]:
         """Return the place of the median value, and of the first and last value that it may be."""
@@ -71,4 +78,4 @@ def order(
     positions, sums = np.arange(1, size + 1), np.tri(size)
     below = np.maximum(np.einsum("ij,jk,ik->i", sums, spread, sums), 0.0)
     variance = max(float(positions @ spread @ positions), 0.0)
-    return Order(float(positions @ shares), float(np.sqrt(variance)), sums @ shares, np.sqrt(below))
+    return Order(float(positions @ shares), float(np.sqrt(variance)), sums @ shares, np.sqrt(below), shares, spread)

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.sampled_option import SampledPair
+from deniable.mechanisms.sampled_options import SampledPair
 from deniable_aggregator.decode.binomial import clopper_pearson
 from deniable_aggregator.decode.channel import Channel
 from deniable_aggregator.decode.multiple_testing import tail

@@ -10,7 +10,7 @@ from deniable.errors import ParameterError
 from deniable.mechanisms import Mechanism
 from deniable_aggregator.decode.bucket_estimate import Partial
 from deniable_aggregator.decode.discovery import Discovery
-from deniable_aggregator.decode.options import OptionShares
+from deniable_aggregator.decode.option_estimate import OptionShares
 from deniable_aggregator.decode.pair_support import pair_support
 from deniable_aggregator.decode.panel import Panel
 from deniable_aggregator.decode.support_estimate import Supported
@@ -39,8 +39,8 @@ def difference_variance(
             # Devices randomise what they say of each value apart from what they say of others, so what is left is that nobody
             # holds two. What two values in one block have in common with a third one only makes it greater.
             covariance = -_outer(estimate.plausible, places) / estimate.n
-        case OptionShares() if estimate.covering.sum() <= estimate.n:
-            covariance = np.zeros((len(places), len(estimate.covering)))  # each report is about one option
+        case OptionShares():
+            covariance = estimate.least_covariance(places)
         case Discovery():
             covariance = estimate.joint.covariance[places]
         case _:

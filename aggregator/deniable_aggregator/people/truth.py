@@ -87,10 +87,13 @@ def _figures(answers: Answers, counts: Integers) -> dict[str, float]:
     if metric.estimate:  # the mean position in an order, from 1
         return {mean_name(metric): float(counts @ (np.array(answers.positions) + 1)) / people}
     if metric.kind.options:
-        of = defaultdict[str, int](int)
+        of = defaultdict[str, float](float)
         for position, n in zip(answers.positions, counts.tolist(), strict=True):
+            chance = (
+                min(metric.most / max(position.bit_count(), 1), 1.0) if metric.most else 1
+            )  # of each option of longer answers
             for bit, option in enumerate(metric.values):
-                of[visible(str(option))] += n * (position >> bit & 1)
+                of[visible(str(option))] += n * (position >> bit & 1) * chance
         return {option: n / people for option, n in of.items()}
     shares = defaultdict[str, float](float)
     for position, n in zip(answers.positions, counts.tolist(), strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -76,6 +77,15 @@ def of_options(metric: Metric, stated: Mapping[str, float] | None) -> NDArray[np
     if max(stated.values()) > 1:
         raise ConfigurationError(f"{metric.id} is a set: the share of an option is that of the people who choose it, at most 1")
     return np.array([stated.get(str(option), 0.0) for option in metric.values])
+
+
+def cut(shares: NDArray[np.float64], most: int) -> NDArray[np.float64]:
+    """Return the share of people whose answer has each option once longer ones are cut, if options are chosen independently."""
+    chances = [np.array([1 - share, share]) for share in shares.tolist()]
+    before = [*accumulate(chances[:-1], np.convolve, initial=np.ones(1))]
+    after = [*accumulate(chances[:0:-1], np.convolve, initial=np.ones(1))][::-1]
+    stays = np.minimum(most / np.arange(1, len(shares) + 1), 1.0)  # if so many other options are chosen
+    return shares * [float(np.convolve(first, last) @ stays) for first, last in zip(before, after, strict=True)]
 
 
 def falling(values: int) -> NDArray[np.float64]:

@@ -13,11 +13,11 @@ from scipy.special import ndtri
 
 from deniable.errors import ParameterError
 from deniable.mechanisms.base import FrequencyOracle
-from deniable.mechanisms.sampled_option import Sampled
-from deniable_aggregator import tally
+from deniable.mechanisms.sets import OfSets
+from deniable_aggregator.decode.channel import Channel
 from deniable_aggregator.decode.families import family_of
 from deniable_aggregator.decode.multiple_testing import tail
-from deniable_aggregator.decode.options import OptionShares, option_shares
+from deniable_aggregator.decode.option_estimate import OptionShares
 
 if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
@@ -107,28 +107,27 @@ class _Shares(Precision):
 class _Options(Precision):
     """Shares of the options of a set."""
 
-    mechanism: Sampled
+    mechanism: OfSets
 
     @cached_property
-    def _nothing(self) -> OptionShares:
-        return option_shares(self.mechanism, tally.empty(self.mechanism.layout))
+    def _channel(self) -> Channel:
+        return Channel(*(float(each) for each in self.mechanism.yes))
 
     @property
     def share_about(self) -> float:
         """Share of the reports that are about an option."""
-        return len(self.mechanism.groups[0]) / len(self._nothing.support)
+        return float(self.mechanism.about)
 
     def variance(self, at: float) -> float:
         """Only some of the reports are about the option."""
-        channel = self._nothing.channel
-        noise = float(channel.variance(np.array(at))) / channel.gain**2 / self.share_about
+        noise = float(self._channel.variance(np.array(at))) / self._channel.gain**2 / self.share_about
         return noise + at * (1 - at) * (self.together - 1)
 
     def detects(self, n: int, level: float = 0.95) -> float | None:
         """Ask the decoder what it would detect, if nobody chose any of the options."""
-        support = self._nothing.support
-        covering = np.full(len(support), round(n * self.share_about))
-        return _known(OptionShares(n, support, covering, self._nothing.channel).detection_frequency(1 - level))
+        nothing = np.zeros(self.mechanism.options_listed, np.int64)
+        covering = np.full(len(nothing), round(n * self.share_about))
+        return _known(OptionShares(n, nothing, covering, self._channel).detection_frequency(1 - level))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +147,7 @@ def precision(
     values: int,  # how many values are estimated; 0 where it is not known
 ) -> Precision | None:
     """Return how precise the reports of a metric are; None for Bloom filters, whose error depends on all answers."""
-    if isinstance(mechanism, Sampled):
+    if isinstance(mechanism, OfSets):
         return _Options(mechanism=mechanism, together=metric.together)
     if metric.estimate and not metric.binned:
         return _Mean(worst=float(mechanism.worst_variance), together=metric.together)

@@ -11,24 +11,25 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from deniable import mechanisms
+from deniable.declared import declare_all
 from deniable.errors import ConfigurationError
 from deniable.mechanisms.base import FrequencyOracle
-from deniable.mechanisms.sampled_option import Sampled
+from deniable.mechanisms.sets import OfSets
 from deniable.mechanisms.window import Window
 from deniable_aggregator import checks, decode
 from deniable_aggregator.decode.mean import mean
-from deniable_aggregator.decode.options import option_shares
+from deniable_aggregator.decode.options import option_shares, options_of
 from deniable_aggregator.decode.panel import Panel
-from deniable_aggregator.planning.population import falling, of_options, of_values
+from deniable_aggregator.planning.population import cut, falling, of_options, of_values
 from deniable_aggregator.planning.precision import precision
-from deniable_aggregator.planning.simulation import Simulation, draw_sets
+from deniable_aggregator.planning.simulation import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from deniable.declared import Declared
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
     from deniable_aggregator.decode.estimate import Estimate
@@ -114,7 +115,7 @@ class Rehearsal(ABC):
     def variance(self) -> Floats | None:
         """Compute the variance of each estimate from one report, as a plan does; None where it is not known before."""
         how = precision(self.metric, self.mechanism, len(self.shares))
-        return None if how is None else np.array([how.variance(share) for share in self.shares.tolist()])
+        return None if how is None else np.array([how.variance(share) for share in self.truth.tolist()])
 
     def run(
         self,
@@ -177,13 +178,18 @@ class OfOptions(Rehearsal):
 
     of = "options"
 
+    @cached_property
+    def truth(self) -> Floats:
+        """What is to be estimated: the share of answers that have each option, once they are cut."""
+        return cut(self.shares, self.metric.most) if self.metric.most else self.shares
+
     def draw(self, n: int, rng: np.random.Generator) -> Tally:
         """Draw what people choose of the options that they report about."""
-        shares, alike = self.shares, self.metric.together
+        shares, alike = self.truth, self.metric.together
         if alike > 1:  # each option is asked of a few of a group, who answer as the group does
             groups = max(round(n / alike), 1)
             shares = rng.binomial(groups, shares) / groups
-        return draw_sets(self.mechanism, n, shares, rng)
+        return options_of(self.mechanism).draw_sets(n, shares, rng)
 
     def decode(self, tally: Tally, level: float) -> tuple[Floats, Floats, Floats]:
         """Estimate the share of each option."""
@@ -248,21 +254,21 @@ def rehearsals(
         raise ConfigurationError(f"shares are stated of {unknown[0]}, which {registry.file} does not declare")
     simulated: list[Rehearsal] = []
     left: list[str] = []
-    for metric in registry.metrics.values():
-        candidates = registry.candidates(metric) if metric.open and not metric.discover else ()
-        if metric.open and not candidates:
+    for declared in declare_all(registry, registry.metrics.values()):
+        metric = declared.metric
+        if metric.open and not declared.candidates:
             left.append(metric.id)
         else:
-            simulated.append(_rehearsal(metric, candidates, stated.get(metric.id)))
+            simulated.append(_rehearsal(declared, stated.get(metric.id)))
     refused = sorted(stated.keys() & set(left))
     if refused:
         raise ConfigurationError(f"shares are stated of {refused[0]}, which is not simulated: its answers are not listed")
     return simulated, left
 
 
-def _rehearsal(metric: Metric, candidates: tuple[int, ...], stated: Mapping[str, float] | None) -> Rehearsal:
-    mechanism = mechanisms.of(metric)
-    if isinstance(mechanism, Sampled):
+def _rehearsal(declared: Declared, stated: Mapping[str, float] | None) -> Rehearsal:
+    metric, mechanism, candidates = declared.metric, declared.mechanism, declared.candidates
+    if isinstance(mechanism, OfSets):
         return OfOptions(metric=metric, mechanism=mechanism, shares=of_options(metric, stated))
     held = None if stated is None else of_values(metric, stated)
     if isinstance(mechanism, Window) or metric.rounded:

@@ -143,6 +143,8 @@ def remedy(
         "disk": MAKE_ROOM_ON_DISK,
         "replica": "name its primary in DENIABLE_REDIS_URL or --redis-url",
         "replicas": "start its replicas",
+        "copy": "look into the store's log: it may have no memory or no disk for a copy; then copy again",
+        "refused": "look into the store's log",
         "durability": "correct the settings of the store, or promise less: https://deniable.github.io/deniable/reference/durability/",
     }
-    return remedies.get(reason(error), "`deniable doctor` says more")
+    return remedies[reason(error)]

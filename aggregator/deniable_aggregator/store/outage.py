@@ -66,9 +66,10 @@ class Outage:
         self,
         place: Hashable,  # of the server, as of a `Store` or a `Partition`
         error: StoreError,
+        app: str = "",  # that alone is concerned; by default all that use the server
     ) -> None:
         """Say why the store cannot be used, and what to do, unless that was said in the last minutes."""
-        now, line = time.monotonic(), f"{hash(place)} {reason(error)}"
+        now, line = time.monotonic(), f"{hash(place)} {reason(error)} {app}"
         with self._lines() as lines:
             self._failing.add(place)
             silent = lines[line].silent if line in lines else now
@@ -76,8 +77,10 @@ class Outage:
         if now < silent:
             return
         where = f" at {redacted(self._url)}" if self._url else ""
-        rule = f"the store{where} cannot be used: {cause(error)}. To mend that: {remedy(error, self._url, self._user)}"
-        self._log.warning("%s. This %s goes on trying, and says so again in %d minutes", rule, self._role, _AGAIN_MINUTES)
+        concerned = f" for {app}" if app else ""
+        why = f"the store{where} cannot be used{concerned}: {cause(error)}. To mend that: {remedy(error, self._url, self._user)}"
+        again = f"This {self._role} goes on trying, and says so again in {_AGAIN_MINUTES} minutes"
+        self._log.warning("%s. %s", why, again, extra={"app": app} if app else None)
 
     def passed(self, place: Hashable) -> None:
         """Say that it can be used again, if anything else was said, and it has not failed for some seconds."""

@@ -33,6 +33,7 @@ __all__ = [
     "sift",
     "valid",
     "valid_bytes",
+    "without",
 ]
 
 _BYTES = bytes(range(256))
@@ -238,6 +239,18 @@ def merge(first: Tally, *others: Tally) -> Tally:
             raise ParameterError(f"the layout: merge tallies of one, here {first.layout}", other.layout)
     counts = sum((other.counts for other in others), first.counts)
     return Tally(first.layout, counts, sum((other.reports for other in others), first.reports))
+
+
+def without(total: Tally, *others: Tally) -> Tally:
+    """Subtract tallies from one that contains them.
+
+    Raises
+    ------
+    ParameterError
+        If their layouts differ.
+    """
+    contained = merge(empty(total.layout), *others)
+    return merge(total, Tally(contained.layout, -contained.counts, -contained.reports))
 
 
 def _table(layout: Layout, payloads: bytes) -> NDArray[np.uint8]:

@@ -118,7 +118,7 @@ class Client:
         self._session: Session | None = None
         self.disabled: str | None = switched_off()
         try:
-            loaded = registry if isinstance(registry, Registry) else load(Path(registry).expanduser())
+            loaded = registry if isinstance(registry, Registry) else load(registry)
             self._metrics.open(loaded)
             directory = None if state is None else (Path(state).expanduser() if state else state_root()) / loaded.app
             dsn = dsn or os.environ.get("DENIABLE_DSN")
@@ -343,7 +343,7 @@ class Client:
             - ``waiting``: those that may not travel yet, of this and earlier processes.
             - ``repeated``: those that repeat an earlier answer, because the metric has no room for another one.
             - ``undeclared``: answers that their metric does not declare.
-            - ``clipped``: numbers beyond the range of their metric, reported as its nearer end.
+            - ``clipped``: numbers beyond the range of their metric, reported as its nearer end, and sets cut to their ``most``.
             - ``dropped``: answers and reports that were dropped, by reason.
             - ``faults``: errors that cost no report, by kind.
             - ``reserved``: nats that each metric may spend in a month and ever. None means no bound.

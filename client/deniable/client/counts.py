@@ -10,7 +10,7 @@ from deniable.errors import StateError
 from deniable.limits.allowance import MICRO
 from deniable.messages.notice import warn_once
 from deniable.messages.plural import few, plural
-from deniable.messages.reasons import ANSWERS, OF_PEOPLE, ONE_PERSON
+from deniable.messages.reasons import ANSWERS, INSTEAD, OF_PEOPLE, ONE_PERSON
 from deniable.registry.period import LENGTHS
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Counts:
         *,
         named: bool,  # as for `mistake`
     ) -> None:
-        """Count a number beyond the range of its metric."""
+        """Count a number beyond the range of its metric, or a set that was cut."""
         self.clipped += 1
         if named:
             _count(self._clipped, metric)
@@ -164,13 +164,15 @@ class Counts:
         return now.since(before)
 
     def why(self, drops: Drops) -> list[str]:
-        """Say why answers were dropped: of each reason the metrics concerned, and what is known."""
+        """Say why answers were dropped, or others were reported: of each reason the metrics concerned, and what is known."""
         lines: dict[tuple[str, str], list[str]] = {}
         for reason in drops.dropped:
             metrics = [metric for each, metric in drops.by_metric if each == reason]
             for metric in metrics or [""]:
                 lines.setdefault((reason, self._facts.get((reason, metric), "")), []).append(metric)
-        return [self._why(*about, few(metrics)) for about, metrics in lines.items()]
+        words = [self._why(*about, few(metrics)) for about, metrics in lines.items()]
+        instead = {"undeclared": drops.undeclared, "clipped": drops.clipped}
+        return [*words, *(f"{few([*counts])}: {INSTEAD[name].words()}" for name, counts in instead.items() if counts)]
 
     def _why(self, reason: str, facts: str, metrics: str) -> str:
         about = self._about(reason)

@@ -146,13 +146,12 @@ class Recorder:
         return not dropped
 
     def _clip(self, metric: Metric, value: object, *, reported: bool) -> None:
-        """Count a number beyond the range, and warn about it while the app is developed: its unit may be wrong."""
+        """Count what is clipped, and warn about it while the app is developed: the unit of a number may be wrong."""
         self._counts.clip(metric.id, named=self._developed)
         if self._developed:
-            from deniable.client.undeclared import beyond  # noqa: PLC0415 - as in `_record`
+            from deniable.client.undeclared import clipped  # noqa: PLC0415 - as in `_record`
 
-            became = "the nearer end was reported instead" if reported else "this time nothing was reported"
-            warn_once(metric.id, "clipped", f"{beyond(metric, value)}: {became}; stats() counts such numbers")
+            warn_once(metric.id, "clipped", f"{clipped(metric, value, reported=reported)}; stats() counts such answers")
 
     def _begin(self, prepared: Prepared) -> Timing | None:
         process, sender, source = os.getpid(), self._sender, self._source or OS

@@ -1,4 +1,4 @@
-"""What is told of an undeclared answer or of a number beyond the range, with the answer, while the app is developed."""
+"""What is told of an answer that is undeclared or clipped, with the answer, while the app is developed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeGuard
 
 from deniable.errors import ParameterError
+from deniable.messages.plural import plural
+from deniable.registry.metric import PER_SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,8 +35,8 @@ def undeclared(
         answer = next((option for option in answer if type(option) is not str or option not in declared), None)
     parts = list(islice(answer, _MOST)) if _is_list(answer) else [answer]
     mistaken = next((part for part in parts if type(part) is str and part not in declared), None)
-    none = _none_of(metric) if answer is None else ""
-    return ParameterError(f"{_seen(answer)} is not declared: {rule}{did_you_mean(mistaken, declared)}{none}")
+    more = _none_of(metric) if answer is None else _of_another_type(metric, answer)
+    return ParameterError(f"{_seen(answer)} is not declared: {rule}{more or did_you_mean(mistaken, declared)}")
 
 
 def became(
@@ -59,14 +61,42 @@ def _is_of_option(metric: Metric, answer: object, fault: ParameterError) -> bool
     return metric.kind.options and fault.rule != metric.kind.refusal(metric, answer).rule
 
 
-def beyond(
+def clipped(
     metric: Metric,
-    answer: object,  # a number beyond its range
+    answer: object,  # a number beyond its range, or a set of more options than an answer keeps
+    *,
+    reported: bool,  # whether there is a report
 ) -> str:
-    """Say of a number that it is beyond the range. Nobody but a developer may see it."""
-    low, high = metric.range
-    unit = f" {metric.unit}" if metric.unit else ""
-    return f"{_seen(answer)} is beyond the range, {low} to {high}{unit}"
+    """Say why an answer is clipped, and what became of it. Nobody but a developer may see it."""
+    if metric.most:
+        rule, became = f"has more than {plural(metric.most, 'option')}", f"{metric.most} of them, drawn at random, counted"
+    else:
+        low, high = metric.range
+        unit = f" {metric.unit}" if metric.unit else ""
+        rule = f"is beyond the range, {low} to {high}{unit}{_in_unit(metric, answer)}"
+        became = "the nearer end was reported instead"
+    return f"{_seen(answer)} {rule}: {became if reported else 'this time nothing was reported'}"
+
+
+def _in_unit(metric: Metric, answer: object) -> str:
+    """Say what a time beyond the range is if it was measured in another unit, and is within it then; else empty."""
+    if metric.unit not in PER_SECOND or type(answer) not in (int, float):
+        return ""
+    for unit in ("s", "ms", "us"):
+        number = float(answer) / PER_SECOND[unit] * PER_SECOND[metric.unit]  # type: ignore[arg-type] # a number, see above
+        if unit != metric.unit and not metric.clips(number):
+            return f" ({_seen(answer)} {unit} are {number:g} {metric.unit})"
+    return ""
+
+
+def _of_another_type(metric: Metric, answer: object) -> str:
+    """Ask whether a text meant one option, or a number; empty if not."""
+    if type(answer) is not str:
+        return ""
+    if metric.kind.options and answer in metric.values:
+        return f"; did you mean [{answer!r}]?"
+    number = metric.kind.parse(answer) if metric.axis else answer
+    return "" if type(number) is str else f"; did you mean {answer.strip()[:_LONGEST]}, without quotes?"
 
 
 def _none_of(metric: Metric) -> str:

@@ -17,9 +17,8 @@ from deniable.errors import ConfigurationError, ParameterError, RegistryError
 from deniable.forecast import space
 from deniable.lint import lint
 from deniable.messages.plural import plural
-from deniable.registry import load, published, read
+from deniable.registry import load, published, read, refusal
 from deniable.registry.comparison import diff
-from deniable.registry.places import placed
 from deniable.served_registry.derivation import derived
 from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import MAX_BYTES, Envelope, generate, seal
@@ -221,7 +220,7 @@ def _sign(file: Path, arguments: argparse.Namespace) -> int:
     try:
         restriction = derived(bundled, load(file))
     except RegistryError as error:
-        return _refused(placed(read(file), error.faults))
+        return _refused(refusal(str(file), error.faults).faults)
     envelope, public = seal(restriction.write(), _read(arguments.key), until)
     written = envelope.write()
     if len(written) > MAX_BYTES:

@@ -53,7 +53,8 @@ class Prepared:
         # A report that travels after the grace would be refused.
         # The longest time of the range in seconds, at most the grace; 0 if the metric counts no time.
         self.longest = min(metric.longest_seconds or 0.0, duration("grace", metric.grace).total_seconds())
-        self._ends = (0, metric.domain_size - 1) if metric.axis else ()
+        # The positions of answers that may have been clipped; None if any may.
+        self._ends = (0, metric.domain_size - 1) if metric.axis else None if metric.most else ()
         self._latest: tuple[tuple[int, int, int, int], Occasion] | None = None
 
     def sampled(self, source: Source = OS) -> bool:
@@ -70,12 +71,12 @@ class Prepared:
             return None, error
 
     def clipped(self, position: int | None, value: object) -> bool:
-        """Return whether a number is beyond the range, so that its position is that of the nearer end."""
-        if position not in self._ends:
+        """Return whether a number is beyond the range, so that the nearer end is reported, or a set has too many options."""
+        if position is None or (self._ends is not None and position not in self._ends):
             return False
         try:
             return self.metric.clips(value)
-        except Exception:  # noqa: BLE001 - an object of the host app that is a number only once
+        except Exception:  # noqa: BLE001 - an object of the host app that is a number or a set only once
             return False
 
     def delay(self, source: Source = OS) -> int:

@@ -10,14 +10,16 @@ from deniable.mechanisms.base import FrequencyOracle
 from deniable.registry.answers.axis import BINS
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric
+    from deniable.registry.tables import Experiment
 
 REPORTS = 10_000
 """The number of reports for which the error is told."""
 
-_LOOKS = 15.2
-"""The square of the planned difference over the variance of its estimate, at which an always-valid test at 5% sees it in 80%."""
+_ALPHA, _POWER = 0.05, 0.8416  # chance of error of an experiment; the normal quantile of 80%
 
 _P99_FROM = ((1.0, 600_000), (2.0, 220_000), (4.0, 12_000))
 """By epsilon, from about how many reports the 99th percentile is resolved. Simulated, and rough: it depends on the answers."""
@@ -54,18 +56,32 @@ def expected(
     return facts | (_of_the_distribution(metric, mechanism.epsilon) if metric.estimate == "distribution" else {})
 
 
-def arm(metric: Metric, mechanism: Mechanism, planned: float) -> int | None:
+def people_needed(
+    metric: Metric,
+    mechanism: Mechanism,
+    experiment: Experiment,
+    arms: Collection[str],  # all of them
+) -> int | None:
     """Return how many people each arm of an experiment needs; None where it is not known."""
     if metric.binned or mechanism.searches:
         return None
     # With one report of each of so many, an experiment finds a planned difference of a share, or of a number as a share of its
     # range, in 80% of cases, at any share. It may be looked at at any time.
-    return ceil(_LOOKS * 2 * float(mechanism.worst_variance) / planned**2)
+    comparisons = experiment.comparisons(arms, [experiment.base])
+    return ceil(_signal(_ALPHA / comparisons) * 2 * float(mechanism.worst_variance) / experiment.planned**2)
+
+
+def _signal(alpha: float) -> float:
+    """Compute the square of a difference over the variance of its estimate, at which an always-valid test sees it in 80%."""
+    ratio = 15.0
+    for _ in range(30):  # each step comes six times as near, or more
+        ratio = (sqrt((1 + 1 / ratio) * log((1 + ratio) / alpha**2)) + _POWER) ** 2
+    return ratio
 
 
 def _answers(metric: Metric) -> str:
     if metric.kind.options:
-        return f"any of {len(metric.values)} options"
+        return f"any of {len(metric.values)} options{metric.cap}"
     if metric.axis is None:
         return f"the mean position of {len(metric.values)} values"
     low, high = metric.range
@@ -82,18 +98,18 @@ def _of_the_distribution(metric: Metric, epsilon: float) -> dict[str, str]:
     factor, power = _BAND
     band = length(metric, factor * epsilon**power)
     reach = f"its 95% band reaches about {band} to each side if answers are even over the range"
-    p90, p99 = map(_rough, resolved_from(epsilon).values())
+    p90, p99 = resolved_from(epsilon).values()
     return {
         "distribution": f"quantiles of {REPORTS:,} reports are off by about {distance}, on average over all of them",
         "median": f"{reach}; less far if many answers are near it, and farther if few are",
-        "quantiles": f"p90 is resolved from about {p90} reports, p99 from about {p99} (rough)",
+        "quantiles": f"p90 is resolved from about {p90:,.0f} reports, p99 from about {p99:,.0f} (rough)",
     }
 
 
 def resolved_from(epsilon: float) -> dict[str, float]:
     """Return from about how many reports the 90th and the 99th percentile are resolved. Rough: it depends on the answers."""
     p99 = _p99_from(epsilon)
-    return {"p90": p99 / _P90, "p99": p99}
+    return {"p90": _rough(p99 / _P90), "p99": _rough(p99)}
 
 
 def _p99_from(epsilon: float) -> float:
@@ -107,8 +123,8 @@ def _p99_from(epsilon: float) -> float:
     return _P99_FROM[-1][1]
 
 
-def _rough(number: float) -> str:
-    return f"{float(f'{number:.1g}'):,.0f}"
+def _rough(number: float) -> float:
+    return float(f"{number:.1g}")
 
 
 def length(metric: Metric, share: float) -> str:

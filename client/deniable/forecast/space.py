@@ -67,6 +67,7 @@ def _written(layout: Layout) -> int:
 class Space:
     """What one version of a metric takes in the store at most."""
 
+    app: str
     metric: Metric  # as the registry declares it
     layout: Layout  # shape of its reports
     segments: int  # segments that reports may have: the product of the listed values, each list with what is not listed
@@ -80,7 +81,7 @@ class Space:
         lists = [len(registry.segments[name]) + 1 for name in metric.segments]
         general = [set(registry.generalize.get(name, {}).values()) for name in metric.segments]
         cells = prod(listed + len(words) + 1 for listed, words in zip(lists, general, strict=True))
-        return cls(metric, layout, prod(lists), cells, registry.retention, partitions)
+        return cls(registry.app, metric, layout, prod(lists), cells, registry.retention, partitions)
 
     @property
     def name(self) -> str:
@@ -123,10 +124,14 @@ def total(of: Sequence[Space], days: float = inf) -> int:
 
 
 def summary(of: Sequence[Space]) -> str:
-    """Return the figure in words, with the metrics that make most of it."""
+    """Return the figure in words, with the metrics that make most of it, and their apps if there are several."""
     largest = sorted(of, key=lambda version: -total([version]))[:_SHOWN]
-    most = ", ".join(f"{version.name} {written(total([version]))}" for version in largest)
-    return f"sums and releases take at most {written(total(of))} in the store, most of it for {most}"
+    apps = {version.app for version in of}
+    names = [version.name if len(apps) == 1 else f"{version.name} of {version.app}" for version in largest]
+    most = ", ".join(f"{name} {written(total([version]))}" for name, version in zip(names, largest, strict=True))
+    sentence = f"sums and releases take at most {written(total(of))} in the store"
+    # Rounded up, each of some small metrics takes as much as all of them.
+    return sentence if written(total(of)) == written(total(largest[-1:])) else f"{sentence}, most of it for {most}"
 
 
 def doubt(of: Sequence[Space], maxmemory: int) -> str | None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from deniable.declared import declare
-from deniable.errors import Fault, RegistryError
+from deniable.declared import declare_all
+from deniable.errors import Fault
 from deniable.frozen import NamedTuple, dataclass
 from deniable.limits.allowance import MICRO, Admitted, Allowance, month_of
 from deniable.limits.caps import budget_of, caps_of, exceeding, mended
 from deniable.limits.exposure import MANY_GROUPS, Exposure
 from deniable.messages.plural import plural
+from deniable.registry import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -44,7 +45,7 @@ def admit(
     """Find which metrics a device records; raise `RegistryError` if a metric has no mechanism."""
     caps, budget = caps_of(registry, in_code), budget_of(registry, in_code)
     place = "[caps]" if in_code is None else "the app's Caps"
-    declared = [declare(registry, metric) for metric in registry.metrics.values()]
+    declared = declare_all(registry, registry.metrics.values(), decoded=False)
     excesses = list(exceeding(declared, caps, place))
     refused = {id_ for id_, _ in excesses}
     metrics = {each.metric.id: Admitted(each, Allowance.of(each, budget)) for each in declared}
@@ -62,15 +63,14 @@ def admit(
 
 def load_all(joined: str) -> dict[str, Registry]:
     """Read registries as `published.load_all` does; a RegistryError also says why a metric would be off in the newest app."""
-    from deniable.registry import published, read  # noqa: PLC0415 - a device needs none of them
-    from deniable.registry.places import placed  # noqa: PLC0415
+    from deniable.registry import published  # noqa: PLC0415 - a device needs no folder
 
     loaded = published.load_all(joined)
     for path, declared in zip(published.paths(joined), loaded.values(), strict=True):
         newest = published.newest(path) if len(published.files(path)) > 1 else declared
         faults = admit(newest, None, datetime.now(UTC).date()).faults
         if faults:
-            raise RegistryError(placed(read(newest.file), faults))
+            raise refusal(newest.file, faults)
     return loaded
 
 

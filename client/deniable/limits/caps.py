@@ -15,7 +15,7 @@ from deniable.messages.plural import plural
 from deniable.registry.tables import Budget, Caps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
@@ -48,11 +48,13 @@ def exceeding(
     place: str,  # where these caps stand, in words
 ) -> Iterator[tuple[str, str]]:
     """Find what of each metric exceeds caps, with the line to change. Losses are those of the mechanism's integers."""
-    # A line to change in the caps is the same for all metrics: when it is written, none exceeds them.
     losses = {each.metric.id: list(_losses(each, caps)) for each in metrics}
-    most = {loss.key: 0.0 for each in losses.values() for loss in each}
-    for loss in (loss for each in losses.values() for loss in each if loss.exceeds):
-        most[loss.key] = max(most[loss.key], loss.enough)
+    lower = {each.metric.id: _lower(each.metric, losses[each.metric.id]) for each in metrics}
+    # A line to change in the caps is the same for all metrics that only this mends: when it is written, none exceeds them.
+    most: dict[str, float] = {}
+    for id_, loss in ((id_, loss) for id_, of in losses.items() for loss in of if loss.exceeds):
+        if loss.declared not in lower[id_]:
+            most[loss.key] = max(most.get(loss.key, 0.0), loss.enough)
     largest = max((len(each.metric.values) for each in metrics), default=0)
     for declared in metrics:
         metric, name = declared.metric, declared.mechanism.name
@@ -67,26 +69,45 @@ def exceeding(
                 unbounded = f"{loss.of} may give away any number of nats, and the app allows {loss.bound:g}"
                 yield metric.id, f"{unbounded}: choose another mechanism"
             elif loss.exceeds:
-                lower = f'{loss.declared} = {loss.bound:g} in [metrics."{metric.id}"]' if _is_lowered(metric, loss) else ""
                 nats = f"{loss.of} may give away {plural(loss.nats, 'nat', '.6g')}, and the app allows {loss.bound:g}"
-                yield metric.id, f"{nats}: write {lower or f'{loss.key} = {most[loss.key]:g} in {place}'}"
+                yield metric.id, f"{nats}: {_mend(metric.id, loss, lower[metric.id], most.get(loss.key, 0.0), place)}"
+
+
+def _mend(id_: str, loss: _Loss, lower: Mapping[str, str], enough: float, place: str) -> str:
+    """Say what to write. No cap is advised above the default, of which lint would warn in a metric."""
+    keys = ("epsilon", "epsilon_permanent") if loss.declared == "epsilon_permanent" else ("epsilon",)
+    if loss.declared in lower:
+        return f'write {" and ".join(f"{key} = {lower[key]}" for key in keys if key in lower)} in [metrics."{id_}"]'
+    usual = Caps().permanent if loss.declared == "epsilon_permanent" else Caps().epsilon
+    return (
+        f"write {loss.key} = {enough:g} in {place}" if enough <= usual else "choose another mechanism, or other parameters of it"
+    )
 
 
 def mended(declared: Declared, caps: Caps) -> Declared:
     """Return a metric as it is once it has the lower epsilons that `exceeding` tells."""
-    metric = declared.metric
-    lower = {loss.declared: f"{loss.bound:g}" for loss in _losses(declared, caps) if loss.exceeds and _is_lowered(metric, loss)}
-    return Declared.of(replace(metric, **lower)) if lower else declared  # type: ignore[arg-type]
+    lower = _lower(declared.metric, list(_losses(declared, caps)))
+    return Declared.of(replace(declared.metric, **lower)) if lower else declared  # type: ignore[arg-type]
 
 
-def _is_lowered(metric: Metric, loss: _Loss) -> bool:
-    return _can_be(metric, loss.declared, loss.bound)
+def _lower(metric: Metric, losses: Iterable[_Loss]) -> dict[str, str]:
+    """Return the lower epsilons with which a metric keeps to the caps, by key, as far as its mechanism can have them.
+
+    With a lower `epsilon_permanent`, the epsilon of a report is no larger.
+    """
+    bounds = {loss.declared: f"{loss.bound:g}" for loss in losses if loss.exceeds}
+    permanent = bounds.get("epsilon_permanent")
+    if permanent is not None and exact(bounds.get("epsilon", metric.epsilon)) > exact(permanent):
+        bounds["epsilon"] = permanent
+    if _can_be(metric, bounds):
+        return bounds
+    return {key: nats for key, nats in bounds.items() if _can_be(metric, {key: nats})}
 
 
-def _can_be(metric: Metric, key: str, nats: float) -> bool:
-    """Return whether a metric may declare another epsilon. What the parameters of a mechanism spend, only they change."""
+def _can_be(metric: Metric, lower: Mapping[str, str]) -> bool:
+    """Return whether a metric may declare other epsilons. What the parameters of a mechanism spend, only they change."""
     try:
-        changed = replace(metric, **{key: f"{nats:g}"})  # type: ignore[arg-type]
+        changed = replace(metric, **lower)  # type: ignore[arg-type]
         Declared.of(changed)
     except ParameterError:
         return False

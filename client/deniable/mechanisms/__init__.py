@@ -49,7 +49,11 @@ _SEARCH = {"pem": ("prefix", "Pem"), "tree_hist": ("prefix", "TreeHist")}
 """Mechanisms for texts and keys to be discovered."""
 _NUMBERS = {"window": ("window", "Window")}
 """Mechanisms for numbers, and for means of ordered answers."""
-_SETS = {"sampled_option": ("sampled_option", "SampledOption"), "sampled_pair": ("sampled_option", "SampledPair")}
+_SETS = {
+    "sampled_options": ("sampled_options", "SampledOptions"),
+    "sampled_pair": ("sampled_options", "SampledPair"),
+    "padded_subset": ("padded_subset", "PaddedSubset"),
+}
 """Mechanisms for sets of listed options."""
 _ALL = _CLOSED | _OPEN | _SEARCH | _NUMBERS | _SETS
 _SOME_SIZES = ("coin", "binary", *_SETS)
@@ -139,7 +143,9 @@ def make(
         obvious = _one_byte(domain_size, epsilon)
         return obvious or choose(domain_size=domain_size, epsilon=epsilon, max_bytes=max_bytes).mechanism
     if name not in _ALL:
-        raise ParameterError(f"mechanism: write one of auto, {', '.join(_ALL)}", name)
+        from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
+
+        raise ParameterError(f"mechanism: write one of auto, {', '.join(_ALL)}{did_you_mean(name, ['auto', *_ALL])}", name)
     module, class_name = _ALL[name]
     cls = cast("type[Mechanism]", getattr(import_module(f"{__name__}.{module}"), class_name))
     unknown = set(options) - set(cls.options)
@@ -212,6 +218,8 @@ def _make_scored(metric: Metric, fitting: str) -> Mechanism:
 
         preset = window.for_distribution if metric.estimate == "distribution" else window.for_mean
         options = preset(metric.epsilon) | options
+    elif metric.most:
+        options["most"] = metric.most
     if metric.mechanism not in ("auto", fitting):
         raise ParameterError(f"mechanism: write auto or {fitting} for this metric", metric.mechanism)
     return make(fitting, domain_size=size, epsilon=metric.epsilon, **options)

@@ -21,9 +21,11 @@ class Bounds(NamedTuple):
     # independent binomial counts, given as trials and probability. The trials add up to the width. Empty if a report names a
     # cell.
     ones: tuple[tuple[tuple[int, Fraction], ...], ...] = ()
+    # The same where they are no such sums: the probabilities of 0, 1, ... ones. Of `ones` and `counts` one is empty.
+    counts: tuple[tuple[Fraction, ...], ...] = ()
     direct: bool = False  # whether there is one row whose cell or bit i stands for value i
 
     @classmethod
     def of_bits(cls, low: Fraction, high: Fraction, width: int, own: Iterable[int] = (1,), *, direct: bool = False) -> Bounds:
         """Return the bounds of independent bits. For some answer, k of them have the high probability, for each k in `own`."""
-        return cls(low, high, tuple(((k, high), (width - k, low)) for k in own), direct)
+        return cls(low, high, tuple(((k, high), (width - k, low)) for k in own), direct=direct)

@@ -56,7 +56,7 @@ ANSWERS: Mapping[str, Reason] = {
         "the registry does not declare the metric",
         "correct the name, or add the metric to metrics.toml",
     ),
-    "off": Reason("the metric is off", "all other metrics are recorded"),
+    "off": Reason("the metric is off", "mend that; each metric that is on is recorded"),
     "expired": Reason(
         "its collection has ended",
         "write a later `expires` in metrics.toml, for the app and for the server",
@@ -151,6 +151,16 @@ ONE_PERSON = Reason(
     "if this process records for several people, as a web server does for its visitors, use deniable.people",
 )
 """Another remedy where many answers are dropped as ``this_period``."""
+
+INSTEAD: Mapping[str, Reason] = {
+    "undeclared": Reason(
+        "an answer that is not declared was reported as another one", "record a declared answer, or declare it in metrics.toml"
+    ),
+    "clipped": Reason(
+        "a number beyond the range was reported as the nearer end", "see what the app measures, or widen `range` in metrics.toml"
+    ),
+}
+"""Why what was reported is not what was recorded, by the field of `flush` that counts it."""
 
 LOSSES: Mapping[str, Reason] = {
     "purged": Reason("consent was withdrawn, so what was not sent yet is deleted", "there is nothing to do"),

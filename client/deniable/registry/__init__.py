@@ -75,6 +75,7 @@ from __future__ import annotations
 import re
 import tomllib
 from decimal import Decimal
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +89,7 @@ from deniable.registry.rules import COIN_EPSILON, faults_of
 from deniable.registry.tables import Analysts, Budget, Caps, Experiment, Publication, Retention
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = ["OTHER", "Metric", "Registry", "load", "parse", "read"]
 
@@ -167,7 +168,7 @@ class Registry:
             lines = text.lines(path)
         except (OSError, UnicodeDecodeError) as error:
             rule = f"candidates: {text.unreadable(error)}; the file must have one answer to a line, in UTF-8"
-            raise RegistryError([Fault(self.file, metric.id, rule, metric.candidates)]) from None
+            raise refusal(self.file, [Fault(self.file, metric.id, rule, metric.candidates)]) from None
         faults, first_lines = [], dict[int, int]()
         for number, line in enumerate(lines, 1):
             where = f"line {number}: {line!r}"
@@ -232,13 +233,18 @@ class Registry:
 
 
 def load(path: str | Path) -> Registry:
-    """Read a registry file.
+    """Read a registry file, of which a path may begin with ``~``.
 
     Raises
     ------
     RegistryError
         If the file has faults. The error has all of them.
+    ParameterError
+        If that is no path.
     """
+    if not isinstance(path, str | PathLike):
+        raise ParameterError(f"registry: write the path of metrics.toml, not an object of type {type(path).__name__}", ...)
+    path = Path(path).expanduser()
     return parse(read(path), str(path))
 
 
@@ -274,9 +280,19 @@ def parse(text: str, file: str = "metrics.toml", publication: Publication | None
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _refusal(text, [_syntax_fault(text, file, str(error))]) from None
-    faults = [Fault(file, *details) for details in faults_of(document, _KEYS)]
+    faults = [Fault(file, *details) for details in document_faults(document)]
     if faults:
         raise _refusal(text, faults)
+    return made_of(document, text, file, publication)
+
+
+def document_faults(document: dict[str, Any]) -> Iterator[tuple[str, str, object]]:
+    """Find every fault of a parsed text, as `rules.faults_of` does."""
+    return faults_of(document, KEYS)
+
+
+def made_of(document: dict[str, Any], text: str, file: str, publication: Publication | None = None) -> Registry:
+    """Make a registry of a parsed text without faults; the arguments are those of `parse`."""
     segments = {name: tuple(values) for name, values in document.get("segments", {}).items()}
     publication = publication or Publication(**document.get("publication", {}))
     metrics = {id_: _metric(id_, table, publication) for id_, table in document["metrics"].items()}
@@ -329,6 +345,15 @@ def _refusal(text: str, faults: list[Fault]) -> RegistryError:
     return RegistryError(placed(text, faults))
 
 
+def refusal(file: str, faults: Iterable[Fault]) -> RegistryError:
+    """Return the error of the faults of a file, each with its line. A registry that was never a file has no lines."""
+    faults = list(faults)
+    try:
+        return _refusal(read(file), faults)
+    except RegistryError:
+        return RegistryError(faults)
+
+
 def _metric(id_: str, table: dict[str, Any], publication: Publication) -> Metric:
     members: dict[str, Any] = {"min_reports": publication.min_reports, "grace": publication.grace} | table
     kind = types.of(members["type"])
@@ -351,4 +376,5 @@ def _decimal(written: object) -> str:
     return f"{Decimal(str(written)).normalize():f}"
 
 
-_KEYS = (*(f.name for f in fields(Metric) if f.init and f.name != "id"), "whole")
+KEYS = (*(f.name for f in fields(Metric) if f.init and f.name != "id"), "whole")
+"""The keys that a metric may have."""

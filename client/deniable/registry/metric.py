@@ -105,6 +105,9 @@ class Metric:
         mean position only; empty for the share of each value.
     joint
         For a set: whether pairs of options are reported, so that it can be estimated which are chosen together.
+    most
+        For a set: the most options that an answer keeps. A device cuts longer ones: it draws so many of their options, all alike.
+        0 if any number is kept.
     per_period
         Most reports of a device in a period.
     answers_per_month
@@ -149,6 +152,7 @@ class Metric:
     scale: Literal["linear", "log"] = "linear"
     estimate: Literal["", "mean", "distribution"] = ""
     joint: bool = False
+    most: int = 0
     per_period: int = 1
     answers_per_month: int = ANSWERS_PER_MONTH
     together: float = 1
@@ -208,6 +212,14 @@ class Metric:
         return tuple(float(low + step * place) for place in range(count)) if count <= MOST_STEP_VALUES else ()
 
     @property
+    def cap(self) -> str:
+        """What becomes of an answer with too many options, in words; empty if any number is kept."""
+        if not self.most:
+            return ""
+        part = "one of them counts" if self.most == 1 else f"{self.most} of them count"
+        return f"; of more than {self.most}, {part}, drawn at random on the device"
+
+    @property
     def domain_size(self) -> int:
         """Number of possible answers. A number has the positions on its axis, or the bins of it."""
         return self.kind.size(self)
@@ -243,12 +255,14 @@ class Metric:
         return self.kind.position(self, value)
 
     def clips(self, value: object) -> bool:
-        """Return whether an answer is a number beyond the range, which is reported as the nearer end.
+        """Return whether an answer is a number beyond the range, or has more options than an answer keeps.
+
+        Such a number is reported as the nearer end, and such a set as some of its options.
 
         Raises
         ------
         ParameterError
-            If it is no number.
+            If it is no number, or no set.
         """
         return self.kind.clips(self, value)
 

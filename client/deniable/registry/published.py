@@ -36,7 +36,7 @@ MEANING = (
     *("type", "values", "epsilon", "mechanism", "period", "segments", "max_report_bytes"),
     *("discover", "max_length", "parameters", "factors", "epsilon_permanent", "none", "other"),
     *("per_period", "answers_per_month"),
-    *("range", "unit", "scale", "estimate", "joint"),
+    *("range", "unit", "scale", "estimate", "joint", "most"),
 )
 """The fields of a metric that never change once it is published. To change them, raise its version."""
 

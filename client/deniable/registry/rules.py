@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import exact
 from deniable.frozen import fields
+from deniable.messages.percent import meant_percent
 from deniable.registry import hierarchy, period
 from deniable.registry.answers import types
 from deniable.registry.hierarchy import WORD
 from deniable.registry.tables import GRACE, Analysts, Budget, Caps, Experiment, Publication, Retention, covered, duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from deniable.registry.answers.domain import Broken
 
@@ -26,7 +27,7 @@ MAX_REVISION = 1 << 53
 ANSWERS_PER_MONTH = 2
 """Most permanent responses that a device reports in a calendar month, unless the metric declares another number."""
 
-_TABLES: dict[str, tuple[type[Budget | Caps | Publication | Retention | Analysts], str]] = {
+TABLES: dict[str, tuple[type[Budget | Caps | Publication | Retention | Analysts], str]] = {
     "budget": (Budget, "{ per_month = 8.0, lifetime = 480.0 }"),
     "caps": (Caps, "{ epsilon = 4.0, permanent = 4.0 }"),
     "publication": (Publication, "{ min_reports = 100, early = false }"),
@@ -34,7 +35,7 @@ _TABLES: dict[str, tuple[type[Budget | Caps | Publication | Retention | Analysts
     "analysts": (Analysts, "{ epsilon = 1.0, per_key = 0.5 }"),
 }
 
-_TOP = ("format", "revision", "app", "segments", "generalize", "experiments", *_TABLES, "metrics")
+TOP = ("format", "revision", "app", "segments", "generalize", "experiments", *TABLES, "metrics")
 
 _IN_CODE_ONLY = ("metrics", "budget")  # of caps: a file has an epsilon in each metric, and its own [budget]
 
@@ -88,16 +89,16 @@ def faults_of(
     keys: tuple[str, ...],  # the keys that a metric may have
 ) -> Iterator[_Rest]:
     """Find every fault of a registry: the metric (``"-"`` for the file), the broken rule, and the value that breaks it."""
-    yield from _unknown("-", "of a registry", _TOP, document)
+    yield from _unknown("-", "of a registry", TOP, document)
     # One mistyped key is one fault: it is not missing as well.
-    document = {_nearest(key, _TOP) or "": value for key, value in document.items() if key not in _TOP} | document
+    document = {_nearest(key, TOP) or "": value for key, value in document.items() if key not in TOP} | document
     if document.get("format") != FORMAT or isinstance(document["format"], bool):  # True == 1
         yield "-", f"format: write {FORMAT}, which this version reads", document.get("format")
     yield from _app_faults(document.get("app"))
     revision = document.get("revision", 1)
     if not is_revision(revision):
         yield "-", "revision: write a whole number above 0, and raise it with every publication", revision
-    for name in _TABLES:
+    for name in TABLES:
         yield from _table_faults(name, document.get(name, {}))
     segments = document.get("segments", {})
     if isinstance(segments, dict):
@@ -123,18 +124,35 @@ def faults_of(
 
 def _table_faults(name: str, table: object) -> Iterator[_Rest]:
     """Find the faults of a table that holds for all metrics."""
-    made_of, example = _TABLES[name]
+    made_of, example = TABLES[name]
     if not isinstance(table, dict):
         yield "-", f"{name}: write a table such as {example}", table
         return
     known = [each.name for each in fields(made_of) if name != "caps" or each.name not in _IN_CODE_ONLY]
-    if not set(table) <= set(known):
-        yield from _unknown("-", f"of [{name}]", known, table, f"{name}.")
-        return
-    try:
-        made_of(**table)
-    except ParameterError as error:
-        yield "-", f"{name}.{error.rule}", error.value
+    yield from _unknown("-", f"of [{name}]", known, table, f"{name}.")
+    yield from _values_faults(name, made_of, {key: value for key, value in table.items() if key in known}, {})
+
+
+def _values_faults(
+    name: str,
+    made_of: Callable[..., object],
+    table: dict[str, Any],
+    usual: dict[str, object],  # values of keys that have no default
+) -> Iterator[_Rest]:
+    """Find what a table refuses, key by key. What is about a key as well that was refused before is not known."""
+    refused: set[str] = set()
+    while True:
+        try:
+            made_of(**usual | {key: value for key, value in table.items() if key not in refused})
+        except ParameterError as error:
+            key = error.rule.partition(":")[0]
+            if refused.isdisjoint(re.findall(r"\w+", error.rule)):
+                yield "-", f"{name}.{error.rule}", error.value
+            if key in refused or key not in table:
+                return
+            refused.add(key)
+        else:
+            return
 
 
 def _segments_faults(segments: dict[str, Any]) -> Iterator[_Rest]:
@@ -172,21 +190,20 @@ def _experiments_faults(table: object, segments: dict[str, Any]) -> Iterator[_Re
                 ...,
             )
             continue
-        try:
-            experiment = Experiment(**declared)
-        except TypeError:
+        if not isinstance(declared, dict) or not {"base", "planned"} <= set(declared):
             yield "-", f"experiments.{name}: write a table such as {example}", declared
-        except ParameterError as error:
-            yield "-", f"experiments.{name}.{error.rule}", error.value
-        else:
-            if experiment.base not in arms:
-                yield "-", f"experiments.{name}.base: write one of the arms, {_listed(arms)}", experiment.base
-            if experiment.split and set(experiment.split) != set(arms):
-                yield (
-                    "-",
-                    f"experiments.{name}.split: write a number for each of the arms, {', '.join(arms)}",
-                    sorted(experiment.split),
-                )
+            continue
+        known = [each.name for each in fields(Experiment)]
+        yield from _unknown("-", "of an experiment", known, declared, f"experiments.{name}.")
+        usual = {"base": arms[0], "planned": 0.5}
+        yield from _values_faults(
+            f"experiments.{name}", Experiment, {key: declared[key] for key in declared if key in known}, usual
+        )
+        base, split = declared["base"], declared.get("split")
+        if isinstance(base, str) and base not in arms:
+            yield "-", f"experiments.{name}.base: write one of the arms, {_listed(arms)}", base
+        if isinstance(split, dict) and split and set(split) != set(arms):
+            yield "-", f"experiments.{name}.split: write a number for each of the arms, {', '.join(arms)}", sorted(split)
 
 
 def _metric_faults(
@@ -251,7 +268,7 @@ def _privacy_faults(table: dict[str, Any]) -> Iterator[Broken]:
             )
     sample = table.get("sample", 1)
     if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 < sample <= 1:
-        yield "sample: write a share above 0 and at most 1, such as 0.1", sample
+        yield f"sample: write a share above 0 and at most 1, such as 0.1{meant_percent(sample)}", sample
 
 
 def _nats_faults(name: str, epsilon: object) -> Iterator[Broken]:
@@ -338,7 +355,8 @@ def _shift_faults(table: dict[str, Any]) -> Iterator[Broken]:
         return
     least = table["least_shift"]
     if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least < 1:
-        yield "least_shift: write the smallest shift that matters, a share from 0 to below 1 such as 0.01", least
+        rule = "least_shift: write the smallest shift that matters, a share from 0 to below 1 such as 0.01"
+        yield f"{rule}{meant_percent(least, ' points')}", least
     if table.get("period") == "hour":
         yield "least_shift: remove it, or choose a period of a day or longer; at night people answer otherwise", least
     if table.get("discover") is True:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from deniable.testing.capture import Capture, Captured
     from deniable.testing.clock import Clock
     from deniable.testing.release import make_due
-    from deniable.testing.stub import Attempt, Received, StubServer
+    from deniable.testing.stub import Attempt, Received, StubServer, Wait
 
-__all__ = ["Attempt", "Capture", "Captured", "Clock", "Received", "StubServer", "make_due"]
+__all__ = ["Attempt", "Capture", "Captured", "Clock", "Received", "StubServer", "Wait", "make_due"]
 
 _HOMES = {
     "Attempt": "stub",
@@ -30,6 +30,7 @@ _HOMES = {
     "Clock": "clock",
     "Received": "stub",
     "StubServer": "stub",
+    "Wait": "stub",
     "make_due": "release",
 }
 

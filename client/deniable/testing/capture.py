@@ -15,11 +15,12 @@ from deniable.client import Client
 from deniable.client.environment import caller
 from deniable.client.metrics import no_time
 from deniable.client.people import NO_FUNCTION, Person
-from deniable.client.undeclared import beyond, undeclared
+from deniable.client.undeclared import clipped, undeclared
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.frozen import NamedTuple
 from deniable.handle import MetricHandle
 from deniable.messages.log import log
+from deniable.messages.reasons import ANSWERS
 from deniable.process.clock import now
 from deniable.process.surroundings import switched_off
 from deniable.registry import Registry, load
@@ -82,15 +83,19 @@ class Capture:
     faults : list of str
         Undeclared metrics and answers that were recorded, with the line of the app. Without any registry, all answers. After the
         capture also answers that came before the app called `init`; an app that never calls it during the capture has none.
+    unagreed : list of str
+        Where the app recorded without consent, by line, so that nothing was captured. A device records nothing then, either.
     clipped : list of Captured
-        Numbers beyond the range of their metric, of which a device reports the nearer end. Each is a warning of Python as well,
-        so that pytest lists it, but not a time by ``timed``: a block may take any time.
+        Numbers beyond the range of their metric, of which a device reports the nearer end, and sets of more options than their
+        ``most``, of which it draws some. Each is a warning of Python as well, so that pytest lists it, but not a time by
+        ``timed``: a block may take any time.
     """
 
     def __init__(self, registry: str | Path | Registry | None = None, *, lenient: bool = False, consent: bool = True) -> None:
         self.lenient = lenient
         self.consent = consent
         self.faults: list[str] = []
+        self.unagreed: list[str] = []
         self.clipped: list[Captured] = []
         self._off_before = self._begun = False  # as it was before the capture
         self._registry = load(registry) if isinstance(registry, str | Path) else registry
@@ -138,6 +143,7 @@ class Capture:
         self._outcomes.clear()
         self._reports.clear()
         self.faults.clear()
+        self.unagreed.clear()
         self.clipped.clear()
         self._early.clear()
 
@@ -198,7 +204,8 @@ class Capture:
 
         def settled(client: Client, timeout: float = 0) -> Arrival:  # noqa: ARG001
             sent, dropped = self._outcomes["sent"], {name: number for name, number in self._outcomes.items() if name != "sent"}
-            return Arrival(sent=sent, dropped=dropped, why="" if self._outcomes else "nothing was recorded")
+            why = "; ".join(ANSWERS[reason].happened for reason in dropped)
+            return Arrival(sent=sent, dropped=dropped, why=why if self._outcomes else "nothing was recorded")
 
         async def settled_async(client: Client, timeout: float = 0) -> Arrival:  # noqa: ARG001, ASYNC109
             return settled(client)
@@ -241,6 +248,8 @@ class Capture:
         if client is None or (isinstance(owner, Person) and owner._is_nobody()):  # noqa: SLF001
             return False
         if self.consent and ((switched_off() and not self._off_before) or not self._agreed(owner)):
+            self._outcomes["no_consent"] += 1
+            self.unagreed.append(f"{_caller()}: {ANSWERS['no_consent'].words(metric)}")
             return False
         self._note(client)
         if not self.lenient:
@@ -264,7 +273,7 @@ class Capture:
             self.clipped.append(Captured(metric, value))
             if not block:
                 frame = caller()
-                words = f"{metric}: {beyond(prepared.metric, value)}: the nearer end is reported instead"
+                words = f"{metric}: {clipped(prepared.metric, value, reported=True)}"
                 warnings.warn_explicit(words, UserWarning, frame.f_code.co_filename, frame.f_lineno)
 
     def _outcome(self, owner: Client | Person | None, client: Client, metric: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from hashlib import sha256
 from http import HTTPStatus
@@ -13,13 +13,15 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any, Self
 
 from deniable.errors import ConfigurationError
+from deniable.messages.plural import plural
+from deniable.messages.reasons import ANSWERS, of_answer, of_refusal
 from deniable.registry import Registry, load
 from deniable.testing.intake import check, identify, inflate
 from deniable.upload_rules import Refused
 from deniable.wire import addresses
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -64,6 +66,31 @@ class Received:
     key: str
     reports: tuple[Report, ...]
     answer: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Wait:
+    """What came while a test waited for reports. It is true if all of them came in time.
+
+    Parameters
+    ----------
+    in_time
+        Whether they came in time.
+    reports
+        Reports that came since the start of the server.
+    says
+        What came, and what did not and why, in words.
+    """
+
+    in_time: bool
+    reports: int
+    says: str
+
+    def __bool__(self) -> bool:
+        return self.in_time
+
+    def __repr__(self) -> str:
+        return f"<{self.says}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +174,7 @@ class StubServer:
         """All reports that were taken, once each."""
         return [report for received in self.batches for report in received.reports]
 
-    def wait(self, reports: int = 1, timeout: float = 5.0) -> bool:
+    def wait(self, reports: int = 1, timeout: float = 5.0) -> Wait:
         """Wait for reports.
 
         Parameters
@@ -159,13 +186,35 @@ class StubServer:
 
         Returns
         -------
-        bool
-            Whether they came in time.
+        Wait
+            True if they came in time. Its text says what came, and what did not and why.
         """
         with self._changed:
-            return self._changed.wait_for(
-                lambda: sum(len(received.reports) for _, received in self._received.values()) >= reports, timeout
-            )
+            in_time = self._changed.wait_for(lambda: len(self.reports) >= reports, timeout)
+        came = f"{plural(len(self.reports), 'report')} of {reports} came"
+        return Wait(in_time, len(self.reports), came if in_time else "; ".join([came, *self._lack()]))
+
+    def _lack(self) -> Iterator[str]:
+        """Say what did not come and why, as far as this server and the client of this process know."""
+        import deniable  # noqa: PLC0415 - it imports the client
+
+        for (status, code), number in Counter(
+            (attempt.status, attempt.code) for attempt in self.attempts if attempt.code
+        ).items():
+            why = f"refused, {status} {code}: {of_answer(status, code).words()}" if status else "left without an answer"
+            yield f"{plural(number, 'request')} {why}"
+        for error in (error for received in self.batches for error in received.answer["errors"]):
+            yield f"{plural(error['count'], 'report')} refused as {error['code']}: {of_refusal(error['code']).words()}"
+        counts = deniable.stats()
+        if counts["disabled"]:
+            yield f"the client is off: {counts['disabled']}"
+        for reason, number in counts["dropped"].items():
+            if number and reason in ANSWERS:
+                yield f"{plural(number, 'answer')} dropped as {reason}: {ANSWERS[reason].words()}"
+        if counts["pending"]:
+            yield f"{plural(counts['pending'], 'report')} kept for another try"
+        if not (counts["recorded"] or counts["disabled"] or self.attempts):
+            yield "the client of this process has recorded nothing"
 
     def fail(self, status: int, *, times: int | None = 1, headers: Mapping[str, str] | None = None) -> None:
         """Answer the next requests with an error instead of taking them.

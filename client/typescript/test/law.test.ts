@@ -197,7 +197,7 @@ function worst(distributions: Map<string, Exact>[]): string {
   return String(ratio);
 }
 
-const SMALL = ["binary", "grr", "sue", "oue", "subset", "local_hash", "hadamard", "l_grr", "l_osue", "loloha", "rappor", "set", "joint_set", "ordinal_mean"];
+const SMALL = ["binary", "grr", "sue", "oue", "subset", "local_hash", "hadamard", "l_grr", "l_osue", "loloha", "rappor", "set", "joint_set", "set_at_once", "ordinal_mean"];
 for (const id of SMALL) {
   test(`${id}: the worst ratio over every draw is what the sheet says`, () => {
     const oracle = oracleOf(WIRE.metrics[id]!);

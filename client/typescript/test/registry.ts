@@ -182,8 +182,8 @@ export default {
       "sample": "1",
       "epsilon": "1",
       "epsilon_permanent": null,
-      "mechanism": "sampled_option",
-      "canonical": "sampled_option 4 5837465777/2147483648 5837465777/7984949425 2147483648/7984949425 2x2 index",
+      "mechanism": "sampled_options",
+      "canonical": "sampled_options 4 5837465777/2147483648 5837465777/7984949425 2147483648/7984949425 2x2 index",
       "fingerprint": "6028ac46e3f060e3",
       "layout": {
         "kind": "index",

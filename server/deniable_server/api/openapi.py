@@ -70,6 +70,9 @@ _ID = _parameter("path", "id", _TEXT, "As in the registry; or metric@version, fo
 
 _LEVEL = _parameter("query", "level", {"type": "number", "minimum": 0.5, "maximum": 0.999999}, "Confidence; default 0.95")
 
+_DATE_RANGE = _parameter(
+    "query", "date_range", _TEXT, "The last days such as `90d`, or two days joined by a comma; default: all that were published"
+)
 _FORMAT = _parameter("query", "format", {"enum": [*FORMATS]}, "As what rows are written; default: as Accept asks, or json")
 
 _ROWS: dict[str, Any] = {
@@ -159,15 +162,17 @@ OPERATIONS = (
         key="read",
         parameters=(
             _ID,
+            _DATE_RANGE,
             _parameter("query", "period", _TEXT, "A collection window; default: all that were published"),
             _parameter("query", "segment", _TEXT, "A cell, e.g. platform=linux; default: all reports"),
+            _parameter("query", "value", _TEXT, "Of a number a range whose share is asked for, e.g. 200..500, 200.. or ..500"),
             _LEVEL,
             _parameter("query", "only", {"enum": ["detected"]}, "Leave out what was not detected"),
             _parameter("query", "bands", {"enum": ["strict"]}, "Bands of quantiles that hold without any approximation"),
         ),
         codes=KEYED
         | {
-            400: ("bands", "level", "only", "period", "segment", "unknown_parameter"),
+            400: ("bands", "date_range", "level", "only", "period", "segment", "unknown_parameter", "value"),
             403: ("withheld",),
             404: ("unknown_metric", "unknown_version"),
         },
@@ -187,10 +192,15 @@ OPERATIONS = (
         "Estimate a metric period by period, and what changed",
         {200: "Series", 304: None},
         key="read",
-        parameters=(_ID, _parameter("query", "segment", _TEXT, "A cell, e.g. platform=linux; default: all reports"), _LEVEL),
+        parameters=(
+            _ID,
+            _DATE_RANGE,
+            _parameter("query", "segment", _TEXT, "A cell, e.g. platform=linux; default: all reports"),
+            _LEVEL,
+        ),
         codes=KEYED
         | {
-            400: ("level", "segment", "unknown_parameter"),
+            400: ("date_range", "level", "segment", "unknown_parameter"),
             403: ("withheld",),
             404: ("unknown_metric", "unknown_version"),
         },

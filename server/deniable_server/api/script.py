@@ -50,4 +50,5 @@ def script() -> Response:
     answer.headers["Cache-Control"] = _CACHED
     answer.headers["Cross-Origin-Resource-Policy"] = "cross-origin"  # also for pages that are isolated
     answer.set_etag(integrity())
-    return answer.make_conditional(request)
+    answer.make_conditional(request)
+    return answer

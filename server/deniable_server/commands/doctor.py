@@ -54,23 +54,25 @@ def doctor(parser: argparse.ArgumentParser) -> Run:
                     print(json.dumps(asdict(finding)))
         except AWAY as error:
             if not arguments.json:
-                _print_all(findings)
+                _print_all(_groups(findings))
             print(f"fault    store: {cause(error)} ({redacted(settings.redis_url)})", file=sys.stderr)
             print(f"         {remedy(error, settings.redis_url, settings.serves)}", file=sys.stderr)
             return options.STORE_STATUS
         finally:
             client.close()
         if not arguments.json:
-            print(_conclusion(findings))
-            _print_all(findings)
+            groups = _groups(findings)
+            print(_conclusion(groups))
+            _print_all(groups)
         return int(any(each.status == "fault" for each in findings))
 
     return run
 
 
-def _conclusion(findings: Sequence[Finding]) -> str:
-    """Say in a sentence whether all is well, or which checks found something."""
+def _conclusion(groups: Sequence[list[Finding]]) -> str:
+    """Say in a sentence whether all is well, or which checks found something; what is the same of many apps counts once."""
     parts: list[str] = []
+    findings = [group[0] for group in groups]
     for status in ("fault", "warning"):
         checks = [each.check for each in findings if each.status == status]
         if checks:
@@ -116,12 +118,16 @@ def _print_settings(report: ConfigReport) -> None:
         print("To serve: gunicorn -c deploy/gunicorn.conf.py 'deniable_server:create_app()'; to count: deniable worker")
 
 
-def _print_all(findings: Sequence[Finding]) -> None:
-    """Print findings, the worst first."""
+def _groups(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Return findings by what is said once, the worst first."""
     from deniable_server.doctor import alike
 
     groups = [[each] for each in findings if not each.app] + alike(each for each in findings if each.app)
-    for group in sorted(groups, key=lambda group: _ORDER.index(group[0].status)):
+    return sorted(groups, key=lambda group: _ORDER.index(group[0].status))
+
+
+def _print_all(groups: Sequence[list[Finding]]) -> None:
+    for group in groups:
         _print(group)
 
 

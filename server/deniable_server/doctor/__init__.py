@@ -38,7 +38,7 @@ def examine(
     with suppress(CommandRefused):  # a store that cannot write answers even this with an error, but it answers
         about.ping(client)
     skipped: dict[str, None] = {}  # names of checks
-    yield from _checked("", store.checks(settings, list(served.apps), client), skipped)
+    yield from _checked("", store.checks(settings, served, client), skipped)
     away: dict[Hashable, str] = {}  # servers that did not answer, and why: none is waited for twice
     for app in served.apps:
         home = Store(client, app).place

@@ -82,7 +82,7 @@ def access(client: Client) -> Finding:
         if _listens_widely(client):
             meaning = "it also listens on addresses that others reach, and keeps nobody out there"
             return Finding("access", "warning", "no password, and protected-mode no", meaning, remedy)
-    if not about.encrypted(client) and not _here(place):
+    if not about.encrypted(client) and not here(place):
         meaning = "whoever listens between the machines reads passwords, batches and sums, and can be the store's user"
         remedy = f"have them speak TLS: rediss:// in DENIABLE_REDIS_URL ({_TLS_PAGE}), or a network that encrypts"
         return Finding("access", "warning", f"a password, at {place}, and nothing is encrypted", meaning, remedy)
@@ -100,7 +100,7 @@ def near(place: str | None) -> bool:
         return False
 
 
-def _here(place: str | None) -> bool:
+def here(place: str | None) -> bool:
     """Return whether an address leads to this machine, or is a name in a network of containers."""
     if place is None or near(place):
         return True

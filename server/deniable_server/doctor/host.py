@@ -11,10 +11,12 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from deniable_aggregator.process.variables import strays
-from deniable_server.doctor.finding import Finding
+from deniable_server.doctor.finding import Finding, Status
 
 _SHM = Path("/dev/shm")  # noqa: S108 - nothing of ours is written there
 _LEAST_FREE = 1 << 20
+_OVERCOMMIT, _MEMORY = Path("/proc/sys/vm/overcommit_memory"), Path("/proc/meminfo")
+_ALWAYS, _NEVER = 1, 2  # what the kernel does when a process asks for more memory than there may be; 0: it guesses
 
 
 def variables() -> Finding:
@@ -40,6 +42,37 @@ def memory_files(place: Path = _SHM) -> Finding:
             "memory files", "warning", f"{place} has {free:,} bytes left", meaning, "remove what fills it, or enlarge it"
         )
     return Finding("memory files", "ok", f"{place} has {free >> 20:,} MiB left")
+
+
+def overcommit(
+    most: int,  # the store's maxmemory in bytes; 0 if it has none
+    *,
+    here: bool,  # whether the store is on this machine
+    mode: Path = _OVERCOMMIT,
+    memory: Path = _MEMORY,
+) -> Finding:
+    """Check that the kernel lets the store copy its memory, which it does to rewrite its file and to be copied."""
+    remedy = "there: sysctl vm.overcommit_memory=1, and the same in /etc/sysctl.d, so that it holds after the next start"
+
+    def finding(status: Status, seen: str, meaning: str = "") -> Finding:
+        return Finding("overcommit", status, seen, meaning, remedy if meaning else "")
+
+    if not here:
+        return finding("skipped", "the store is on another machine", "whether the kernel lets it copy its memory is not known")
+    try:
+        chosen = int(mode.read_text("utf-8"))
+        installed = 1024 * int(memory.read_text("utf-8").partition("MemTotal:")[2].split()[0])
+    except (OSError, ValueError, IndexError):
+        return finding("ok", "this system does not say what its kernel does")
+    seen = f"vm.overcommit_memory is {chosen}"
+    # A kernel that guesses refuses what is plainly too much, and the store takes up to twice its limit.
+    if chosen == _ALWAYS or (chosen != _NEVER and 0 < 2 * most <= installed):
+        room = "" if chosen == _ALWAYS else f", and maxmemory is at most half of this machine's {installed >> 20:,} MiB"
+        return finding("ok", seen + room)
+    meaning = (
+        "the store may fail to rewrite its file and to be copied, although there is memory: its disk fills, and no backup is made"
+    )
+    return finding("warning", seen, meaning)
 
 
 def gunicorn() -> Finding:

@@ -26,6 +26,11 @@ class Served:
     sources: Mapping[str, sources.Source]  # by app, of the others
     faults: tuple[Finding, ...]  # of files that cannot be used
 
+    @property
+    def real(self) -> bool:
+        """Whether an app is known to be no trial, which must not lose what it has."""
+        return any(not source.registry.publication.trial for source in self.sources.values())
+
     @classmethod
     def read(cls, settings: Settings) -> Served:
         """Read the registries one by one: a fault of one says nothing about the others, or about the store."""

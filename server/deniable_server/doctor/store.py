@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deniable.messages.plural import plural_noun
-from deniable_aggregator.audit.entry import intact_entry
 from deniable_aggregator.store import Store
 from deniable_aggregator.store.errors import (
     AWAY,
@@ -23,7 +22,7 @@ from deniable_aggregator.store.errors import (
 from deniable_aggregator.store.server import about, durability, room, snapshot
 from deniable_aggregator.store.server.cluster import Cluster
 from deniable_aggregator.store.server.servers import primaries
-from deniable_server.doctor import access
+from deniable_server.doctor import access, host
 from deniable_server.doctor.finding import Finding
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Client
     from deniable_aggregator.store.server.durability import Durability
     from deniable_aggregator.store.server.replicas import Replicas
+    from deniable_server.doctor.served import Served
     from deniable_server.settings import Settings
 
 _OLDEST = (7, 0)
@@ -64,8 +64,9 @@ _DAY = 86_400.0
 _TOO_FAR = 3600.0  # the shortest period
 
 
-def checks(settings: Settings, apps: Sequence[str], client: Client) -> dict[str, Callable[[], Finding]]:
+def checks(settings: Settings, served: Served, client: Client) -> dict[str, Callable[[], Finding]]:
     """Return the checks of the store, by name."""
+    apps = served.apps
     away: set[Client] = set()  # they are asked once, and `writes` names them
 
     def of_all(check: Callable[[Client], Finding]) -> Callable[[], Finding]:
@@ -82,10 +83,11 @@ def checks(settings: Settings, apps: Sequence[str], client: Client) -> dict[str,
         "durability": of_all(lambda server: _promise(settings.promise, server)),
         "disk": of_all(lambda server: disk(about.state(server, "persistence"))),
         "memory": of_all(lambda server: memory(about.state(server, "memory"))),
+        "overcommit": of_all(overcommit),
         "access": of_all(access.access),
         "rights": lambda: access.rights(client, settings, [app for app in apps if Store(client, app).place not in away]),
         "clock": of_all(clock),
-        "backup": lambda: backup(client, apps),
+        "backup": lambda: backup(client, real=served.real),
     }
 
 
@@ -264,6 +266,12 @@ def memory(info: dict[str, Any]) -> Finding:
     return Finding("memory", "ok", seen)
 
 
+def overcommit(server: Client) -> Finding:
+    """Check that a server of the store may copy its memory."""
+    here = access.here(about.connection(server).get("host"))
+    return host.overcommit(int(about.state(server, "memory").get("maxmemory", 0)), here=here)
+
+
 def clock(client: Client, now: Callable[[], float] = time.time) -> Finding:
     """Check how far this machine's clock and the store's are apart."""
     # The store read its clock at some moment between these two, so only what lies outside of them is a difference.
@@ -280,25 +288,24 @@ def clock(client: Client, now: Callable[[], float] = time.time) -> Finding:
     return Finding("clock", "fault" if difference >= _TOO_FAR else "warning", seen, meaning, "have both machines keep time (NTP)")
 
 
-def backup(client: Client, apps: Sequence[str], now: Callable[[], float] = time.time) -> Finding:
+def backup(
+    client: Client,
+    *,
+    real: bool,  # whether an app is known to be no trial
+    now: Callable[[], float] = time.time,
+) -> Finding:
     """Check of when the last copy of the store is."""
     if isinstance(client, Cluster):
         return Finding("backup", "ok", "not looked for: each primary of a cluster has its copies on other machines")
     last = snapshot.last(client)
     seen = "none is known" if last is None else f"the last copy is of {datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M} UTC"
-    since = min(filter(None, (_first_use(Store(client, app)) for app in apps)), default=None) if last is None else last
-    if since is None or now() - since < _STALE_DAYS * _DAY:
+    if last is None and not real:
+        return Finding("backup", "ok", f"{seen}, and no app is known to be more than a trial")
+    if last is not None and now() - last < _STALE_DAYS * _DAY:
         return Finding("backup", "ok", seen)
     meaning = "if the store's disk is lost, all that came since is lost with it: counts, releases and keys"
     remedy = (
-        "run `deniable backup` or deploy/backup.sh each day (deploy/systemd has a timer); only these leave the time, so "
-        "ignore this if copies are made otherwise"
+        "run `deniable backup` or deploy/backup.sh each day, as the user 'backup' (deploy/private/backup.env; deploy/systemd has "
+        "a timer); only these leave the time, so ignore this if copies are made otherwise"
     )
     return Finding("backup", "warning", seen, meaning, remedy)
-
-
-def _first_use(store: Store) -> float | None:
-    """Return the Unix time of the first entry in the audit log that the store still has."""
-    line = store.audit.first()
-    entry = intact_entry(line) if line else None
-    return entry.time if entry else None

@@ -186,6 +186,9 @@ def _figures(number: NumberEstimate, n: int) -> Figures:
         yield "sum", n, total, "", *ends, *none, *blanks
     for quantile in number.quantiles:
         yield quantile_name(quantile.share), n, quantile.value, "", *quantile.interval, *none, *blanks
+    if number.range_share:
+        share = number.range_share
+        yield f"share of {share.range}", n, share.share, share.stderr, *share.interval, *none, *blanks
     for value in number.values:
         yield f"share of {value.label}", value.n, value.frequency, value.stderr, *value.interval, *value.simultaneous, *blanks
 

@@ -49,7 +49,9 @@ class ArmView(NamedTuple):
     picture: LooksPicture
     rows: tuple[ArmRow, ...]
     excluded: str  # which effects are
-    others: tuple[str, ...]  # labels of other values that can be followed
+    # followed, others: labels of the value that is followed, and of those that can be
+    followed: str
+    others: tuple[str, ...]
 
 
 class ListedExperiment(NamedTuple):
@@ -87,16 +89,6 @@ def answer_of(
 def arm_views(answer: ExperimentAnswer, metric: Metric) -> list[ArmView]:
     """Describe each arm."""
     return [_arm(answer, course, metric) for course in answer.arms]
-
-
-def planned(answer: ExperimentAnswer, metric: Metric) -> str:
-    """Write the planned difference: in points, in the unit, or as a factor."""
-    place = _planned(answer, metric)
-    if metric.axis is None:
-        return f"{figures.percent(answer.planned, 4, '').rstrip('0').rstrip('.')} points"
-    if metric.scale == "log":
-        return f"a factor of {float(metric.axis.number(answer.planned)) / float(metric.axis.low):.3g}"
-    return figures.number(place, (0, place), metric.unit)
 
 
 def _planned(answer: ExperimentAnswer, metric: Metric) -> float:
@@ -146,6 +138,7 @@ def _arm(answer: ExperimentAnswer, course: ArmCourse, metric: Metric) -> ArmView
         ),
         rows=tuple(_rows(answer, comparison.a.n, comparison.b.n, arm, text)),
         excluded=_excluded(row, comparison),
+        followed=row.label,
         others=tuple(other.label for other in comparison.differences if other.value is not False and other.label != row.label),
     )
 

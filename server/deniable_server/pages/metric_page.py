@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 from flask import request
 from msgspec.structs import asdict, replace
 
+from deniable.mechanisms.sets import OfSets
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.absence import nearest
 from deniable_aggregator.answer.headline import headline
-from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.model.fields import LEVEL, so_far
+from deniable_aggregator.answer.question import number_range
+from deniable_aggregator.answer.question.side import JOINT
 from deniable_aggregator.answer.refusal import withholding
 from deniable_server.http import paging
 from deniable_server.pages import frame, number_page
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     from flask import Response
 
+    from deniable.mechanisms import Mechanism
     from deniable.registry import Metric
     from deniable_aggregator.answer.app import AppMetrics
     from deniable_aggregator.answer.model.fields import Span
@@ -38,7 +42,7 @@ _ORDERS = ("estimate", "domain")
 _VIEWS = ("unbiased", "consistent")
 _COMPACT = 24  # rows above which they are set closer
 _LEAST_LOWERED = 5e-5  # a smaller share is written as 0
-_MOST_ROWS = 80  # on one page: a domain may have 65,536 values
+_MOST_ROWS = 30  # on one page: a domain may have 65,536 values
 _UNDETECTED_ROWS = 10
 _MOST_PAIRS = 20
 _MOST_WITHHELD = 8
@@ -69,17 +73,17 @@ def page_of(
     period = data.period if data else period
     over_time = data.over_time if data else None
     unit, units = data.units if data else ("", [])
-    chosen = {name: request.args.get(name) for name in ("level", "order", "view", "base", "by")} | {
+    chosen = {name: request.args.get(name) for name in ("level", "order", "view", "base", "value", "by")} | {
         "period": period,
         "segment": data.segment if data else None,
         "range": data.range.text if data else "",
     }
-    days = facts["days"]
+    days = so_far(facts["days"], facts["updated"] or datetime.now(UTC))
     return frame.page(
         "metric.html",
         app=app,
         m=facts | described(app, measured),
-        headline=headline(measured, facts["days"], facts.get("level", LEVEL)),
+        headline=headline(measured, days, facts.get("level", LEVEL)),
         basis=_basis(facts["included"], facts["periods"], declared.metric.period, measured.n, closed=facts.get("closed", True)),
         near=near(app, measured.id),
         offered=offered(facts["periods"], *(span.last for span in facts["included"] if period)),
@@ -90,6 +94,7 @@ def page_of(
         units=units,
         segments=data.segments if data and measured.n else None,
         ranges=time_range.RANGES,
+        number_range=_number_range(declared.metric, data),
         days=data.range.days if data and ".." in data.range.text else None,
         range_words=data.range.words if data else "",
         range_link=data.range.fixed if data and ".." not in data.range.text else "",
@@ -113,6 +118,14 @@ def page_of(
         nearest=nearest(period, facts["periods"]) if period else [],
         **parts,
     )
+
+
+def _number_range(metric: Metric, data: MetricData | None) -> tuple[str, str] | None:
+    """Return the ends of the range of a number that is asked for, as they were written; None where there are no ranges."""
+    if data is None or not number_range.has_ranges(metric):
+        return None
+    above, _, at_most = (data.within or "").partition(JOINT)
+    return above, at_most
 
 
 def _basis(
@@ -171,7 +184,7 @@ def before(earlier: Earlier, level: float) -> dict[str, Any]:
     rows = chart.order(estimated(earlier), by_estimate=True)
     return asdict(earlier) | {
         "title": figures.beginning(earlier.says),
-        "headline": headline(earlier, earlier.days, level),
+        "headline": headline(earlier, so_far(earlier.days, earlier.updated), level),
         "chart": chart.chart(rows[:_MOST_ROWS], over=rows) if rows else None,
     }
 
@@ -258,7 +271,14 @@ def described(app: AppMetrics, measured: Estimates) -> dict[str, Any]:
         **_order_and_options(measured),
         "awaited": app.awaited(declared),
         "part": declared.mechanism.part,
+        "most": metric.most,
+        "at_once": _at_once(declared.mechanism),
     }
+
+
+def _at_once(mechanism: Mechanism) -> int:
+    """Return how many options a report about a set is about; 0 of other metrics."""
+    return int(mechanism.about * mechanism.options_listed) if isinstance(mechanism, OfSets) else 0
 
 
 def _domain(metric: Metric, size: int, *, candidates: bool) -> str:

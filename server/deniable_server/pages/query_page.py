@@ -30,7 +30,7 @@ def of_python(data: MetricData) -> str:
     query = data.query
     steps = [f".metric({_listed(query['metrics'])})"]
     if filters := query.get("filters"):
-        steps.append(f".where(**{json.dumps({name: values[0] for _, name, values in filters})})")
+        steps.append(f".where(**{json.dumps({name: values if values[1:] else values[0] for _, name, values in filters})})")
     if days := query.get("date_range"):
         steps.append(f".between({_listed(days)})")
     if level := query.get("level"):

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _UPLOAD = next(each for each in OPERATIONS if each.path == addresses.REPORTS)
+_READY = "/readyz"  # says by its status whether reports can be taken: that is no failure of its own
 _FAILURES = ("store_unavailable", "internal")
 _KEYLESS = (*_FAILURES, "length_required", "body_too_large", "missing_key", "unknown_key", "rate_limited")
 _KEYED = (
@@ -109,7 +110,7 @@ class Vitals:
             self._upload(visit.app, visit.problem or visit.upload.outcome, visit.upload)
         if status == HTTPStatus.TOO_MANY_REQUESTS:
             self._limited(visit.app, visit.role or "login").inc()
-        elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        elif status >= HTTPStatus.INTERNAL_SERVER_ERROR and route != _READY:
             self._failures(visit.problem or "page").inc()
 
     def _upload(self, app: str, outcome: str, upload: Upload) -> None:

@@ -1,4 +1,4 @@
-"""Gauges read from the store on each request: its memory, the backlog, the workers, what holds counting up, and alarms."""
+"""Gauges read from the store on each request: its memory and backup, the backlog, workers, what holds counting up, alarms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from prometheus_client.registry import Collector
 
 import deniable
 from deniable_aggregator.store.errors import REASONS, CommandForbidden, StoreError, reason
-from deniable_aggregator.store.server import room
+from deniable_aggregator.store.server import room, snapshot
+from deniable_aggregator.store.server.cluster import Cluster
 from deniable_aggregator.store.uploads import health
 from deniable_server.agreement import Agreement
 
@@ -48,7 +49,7 @@ class Gauges(Collector):
         try:
             refusing = set(self._known.refusals().values())
             if _AWAY not in refusing:  # nobody waits for it again
-                families = [*self._memory(), *self._state()]
+                families = [*self._memory(), *self._backup(), *self._state()]
         except StoreError as error:
             refusing.add(reason(error))
         up = GaugeMetricFamily("deniable_store_up", "1 if the store can be read, else 0", value=bool(families))
@@ -70,6 +71,12 @@ class Gauges(Collector):
             ),
             GaugeMetricFamily("deniable_store_memory_limit_bytes", "Its maxmemory; missing if it has none", value=most),
         ]
+
+    def _backup(self) -> list[GaugeMetricFamily]:
+        if isinstance(self._known.client, Cluster):  # its copies are its replicas
+            return []
+        about = "When the last backup of the store was made; 0 if none is known"
+        return [GaugeMetricFamily("deniable_backup_timestamp_seconds", about, value=snapshot.last(self._known.client) or 0)]
 
     def _state(self) -> list[GaugeMetricFamily]:
         def family(name: str, about: str, *labels: str) -> GaugeMetricFamily:

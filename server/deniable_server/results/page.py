@@ -4,8 +4,8 @@
 * ``GET /results/<id>``: one metric: its values, over time, and in each segment
 * ``GET /results/<id>/values.csv``, ``series.csv``: the same as files
 
-They exist where ``DENIABLE_ABOUT=results`` says so. They show closed releases only, so no number is new: each is one that
-analysts see, rounded. A trial has none, and neither has a group of which nearly all gave one answer.
+They exist where ``DENIABLE_ABOUT=results`` says so. A trial has none. All figures are made of what
+`deniable_aggregator.answer.everybody` selects, and are rounded.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from flask import Blueprint, make_response, render_template, request, url_for
 from msgspec.structs import replace
 
+from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
-from deniable_aggregator.answer.measurement import is_homogeneous, measure
+from deniable_aggregator.answer.everybody import for_everybody
+from deniable_aggregator.answer.measurement import measure
 from deniable_aggregator.answer.over_time import series
 from deniable_aggregator.answer.readings.leading import in_words
-from deniable_aggregator.answer.refusal import Refusal
 from deniable_aggregator.answer.select import Published, state_of
 from deniable_aggregator.publish import release
 from deniable_aggregator.store.errors import StoreError
@@ -39,10 +40,10 @@ if TYPE_CHECKING:
 
     from flask import Response
 
-    from deniable.declared import Declared, Definition
+    from deniable.declared import Declared
+    from deniable_aggregator.answer.everybody import PublicPart
     from deniable_aggregator.answer.model.metric import Measurement
     from deniable_aggregator.answer.model.series import Series
-    from deniable_aggregator.publish.release import Summary
     from deniable_server.pages.number_page import NumberView
     from deniable_server.pages.parts.chart import Chart
     from deniable_server.pages.series_page import SeriesView
@@ -59,7 +60,7 @@ class SegmentRow(NamedTuple):
 
     name: str
     reports: str
-    cells: tuple[str, ...]  # the share of each column's value, or the mean; empty where nearly all gave one answer
+    cells: tuple[str, ...]  # the share of each column's value, or the mean
 
 
 class Result(NamedTuple):
@@ -73,29 +74,29 @@ class Result(NamedTuple):
     days: str
     columns: tuple[str, ...]  # of the table of segments
     segments: tuple[SegmentRow, ...]
-    withholds: bool  # whether nearly all gave one answer, so that no estimate is shown
+    left_out: str  # says how much is not shown; empty where nothing is left out
 
     @property
     def chart(self) -> Chart | None:
         """The picture of the values."""
         rows = chart.order([row for row in self.measured.estimates if row.n], by_estimate=self.declared.metric.kind.ranked)
-        return chart.chart(rows[:_MOST_VALUES], over=rows) if rows and not self.withholds else None
+        return chart.chart(rows[:_MOST_VALUES], over=rows) if rows else None
 
     @property
     def number(self) -> NumberView | None:
         """The number, its mean and its quantiles."""
-        return number_page.view(self.measured.number) if self.measured.number and not self.withholds else None
+        return number_page.view(self.measured.number) if self.measured.number else None
 
     @property
     def over_time(self) -> SeriesView | None:
         """Its periods."""
-        return None if self.withholds else series_page.view(self.course)
+        return series_page.view(self.course)
 
 
 @blueprint.get("/results")
 def results() -> Response:
     """List the results of an ``app``, by default of the first one."""
-    app = _app()
+    app = public_app()
     public = [_result(app, declared) for declared in app.highest.values() if declared.metric.public]
     return _page("results.html", app, results=public)
 
@@ -111,28 +112,29 @@ def result(id_: str) -> Response:
 def values_file(id_: str) -> Response:
     """Send the rounded estimates of all values."""
     app, one = _result_of(id_)
-    return _file(app, f"{id_}-values", download.of_values(replace(one.measured, estimates=[]) if one.withholds else one.measured))
+    return _file(app, f"{id_}-values", download.of_values(one.measured))
 
 
 @blueprint.get("/results/<id_>/series.csv")
 def series_file(id_: str) -> Response:
     """Send the rounded estimates of each period."""
     app, one = _result_of(id_)
-    return _file(app, f"{id_}-series", download.of_series(replace(one.course, lines=[]) if one.withholds else one.course))
+    return _file(app, f"{id_}-series", download.of_series(one.course))
 
 
-def _app() -> App:
+def public_app(*parameters: str) -> App:
+    """Return the app whose results a request without a key asks for; refuse parameters that are not among these."""
     service().limits.stranger(visit())
     app = app_named()
     if app.trial:
         raise Problem(404, "not_public", "results are not shown while an app is in a trial, which protects no small group")
-    only_parameters("app")
+    only_parameters("app", *parameters)
     return app
 
 
 def _result_of(id_: str) -> tuple[App, Result]:
     """Return the app that is asked for, and what is shown of one of its public metrics."""
-    app = _app()
+    app = public_app()
     declared = app.highest.get(id_)
     if declared is None or not declared.metric.public:
         raise Problem(404, "not_public", "no metric of this name has public results")
@@ -140,16 +142,18 @@ def _result_of(id_: str) -> tuple[App, Result]:
 
 
 def _result(app: App, declared: Declared) -> Result:
-    published = [each.sealed() for each in Published.of_each(app, [declared])]
+    published = Published.of_each(app, [declared])
     about = ("result", declared.definition, state_of(app, published))
     return memo.once(app.store, about, partial(_compute, app, declared, published))
 
 
 def _compute(app: App, declared: Declared, published: Sequence[Published]) -> Result:
     known = release.summaries(app.store)
-    exact = measure(published, known, level=_LEVEL)
-    measured = _coarse(exact)
-    segments = [(cell, _segment(published, known, cell)) for cell in sorted(published[0].cells)[:_MOST_SEGMENTS] if cell]
+    parts = [for_everybody(each) for each in published]
+    published = [part.published for part in parts]
+    measured = _coarse(measure(published, known, level=_LEVEL))
+    cells = sorted(filter(None, published[0].cells))[:_MOST_SEGMENTS]
+    segments = [(cell, _coarse(measure(published, known, segment=cell, level=_LEVEL))) for cell in cells]
     columns = _columns(measured)
     return Result(
         declared=declared,
@@ -159,23 +163,30 @@ def _compute(app: App, declared: Declared, published: Sequence[Published]) -> Re
         reports=figures.count(measured.n),
         days=figures.days(measured.days) if measured.days else "",
         columns=columns,
-        segments=tuple(_row(cell, each, columns) for cell, each in segments if each is not None),
-        withholds=is_homogeneous(exact.estimates),
+        segments=tuple(_row(cell, each, columns) for cell, each in segments),
+        left_out=_left_out(parts, declared.metric.period),
     )
 
 
-def _segment(published: Sequence[Published], known: dict[Definition, Summary], cell: str) -> Measurement | None:
-    try:
-        return measure(published, known, segment=cell, level=_LEVEL)
-    except Refusal:
-        return None
+def _left_out(parts: Sequence[PublicPart], length: str) -> str:
+    """Say how much is not shown. The words do not depend on why."""
+    hidden, totals = sum(part.hidden for part in parts), sum(part.totals for part in parts)
+    why = "a group is too small, or nearly all of it gave one answer"
+    if not totals:
+        return f"{plural(hidden, length)} {'is' if hidden == 1 else 'are'} not shown: {why}." if hidden else ""
+    segments = f"the segments of {plural(totals, length)}"
+    return (
+        f"{plural(hidden, length)} and {segments} are not shown: {why}."
+        if hidden
+        else f"{figures.beginning(segments)} are not shown: {why}."
+    )
 
 
 def _coarse(measured: Measurement) -> Measurement:
     return replace(
         measured,
         n=rounding.coarse_count(measured.n),
-        estimates=[rounding.coarse_row(row) for row in measured.estimates],
+        estimates=[rounding.coarse_row(row) for row in measured.estimates] if measured.n else [],
         number=measured.number and rounding.coarse_number(measured.number),
         lowered_by=float("nan"),
         versions=[],
@@ -198,11 +209,8 @@ def _columns(measured: Measurement) -> tuple[str, ...]:
     return tuple(row.label for row in chart.order(rows, by_estimate=True)[:_MOST_COLUMNS])
 
 
-def _row(cell: str, exact: Measurement, columns: Sequence[str]) -> SegmentRow:
-    measured = _coarse(exact)
+def _row(cell: str, measured: Measurement, columns: Sequence[str]) -> SegmentRow:
     name, reports = figures.segment(cell), figures.count(measured.n)
-    if is_homogeneous(exact.estimates):
-        return SegmentRow(name, reports, ())
     if measured.number is not None:
         number = measured.number
         return SegmentRow(name, reports, (figures.number(number.mean, number.interval, number.unit),))
@@ -226,6 +234,7 @@ def _file(app: App, name: str, text: str) -> Response:
 
 
 @blueprint.errorhandler(StoreError)
-def _on_store(error: StoreError) -> tuple[str, int, dict[str, str]]:
+def on_store(error: StoreError) -> tuple[str, int, dict[str, str]]:
+    """Say that the store cannot be read."""
     service().outage.failed("", error)
     return "The results cannot be read. Try again in a moment.", 503, {"Retry-After": str(RETRY_SECONDS)}

@@ -18,16 +18,14 @@ _PART = 10  # of a standard error: estimates are multiples of it
 
 
 def coarse_count(number: int) -> int:
-    """Round a number of reports to two digits.
+    """Round a number of reports to two digits, and to tens below a hundred.
 
     Examples
     --------
-    >>> coarse_count(12_345), coarse_count(987), coarse_count(7)
-    (12000, 990, 7)
+    >>> coarse_count(12_345), coarse_count(987), coarse_count(57)
+    (12000, 990, 60)
     """
-    if number < 100:  # noqa: PLR2004 - it has two digits
-        return number
-    unit = 10 ** (floor(log10(number)) - 1)
+    unit = 10 ** max(floor(log10(max(number, 1))) - 1, 1)
     return int(round(number / unit) * unit)
 
 
@@ -46,8 +44,10 @@ def step_of(stderr: float) -> float:
 
 
 def coarse(number: float, step: float) -> float:
-    """Round a number to a multiple of a step; leave it where there is none."""
-    return round(number / step) * step if step and not isnan(number) else number
+    """Round a number to a multiple of a step; without one, to two digits."""
+    if isnan(number):
+        return number
+    return round(number / step) * step if step else float(f"{number:.2g}")
 
 
 def _ends(interval: tuple[float, float], step: float) -> tuple[float, float]:
@@ -85,8 +85,10 @@ def coarse_number(number: NumberEstimate) -> NumberEstimate:
 
 def coarse_series(series: Series) -> Series:
     """Round a series, and leave out what is told of changes: it rests on numbers that are not rounded."""
-    periods = [replace(period, n=coarse_count(period.n)) for period in series.periods]
-    return replace(series, says="", periods=periods, lines=[_line(line) for line in series.lines])
+    # Whether a period has no release, or one that is not shown, is not said.
+    states = {"missing": "withheld"}
+    periods = [replace(each, n=coarse_count(each.n), state=states.get(each.state, each.state)) for each in series.periods]
+    return replace(series, says="", trend_says="", periods=periods, lines=[_line(line) for line in series.lines])
 
 
 def _line(line: Line) -> Line:
@@ -115,6 +117,6 @@ def coarse_row(row: ValueEstimate) -> ValueEstimate:
         stderr=_PART * step,  # so many digits as the step has are written
         interval=_ends(row.interval, step),
         simultaneous=_ends(row.simultaneous, step),
-        consistent=coarse(row.consistent, step),
+        consistent=float("nan"),  # possible shares may be above what is estimated of each group
         count=float(coarse_count(round(abs(row.count)))) if not isnan(row.count) else row.count,
     )

@@ -105,7 +105,15 @@ def test_a_store_begins_from_the_copy_of_another(place):
         assert copy.stat().st_mode & 0o077 == 0
         (place.folder / "new").mkdir()
         done = place.run("restore.sh", place.copies, place.folder / "new")
-        assert (done.returncode, done.stdout) == (0, f"the store begins from {copy}\n"), done.stderr
+        assert done.returncode == 0, done.stderr
+        first, *again = done.stdout.splitlines()
+        assert first == f"the store begins from {copy}"
+        assert [line.partition("  ")[2].split("  ")[0] for line in again if line.startswith("  ")] == [
+            "deniable keys revoke",
+            "deniable erase",
+            "deniable audit-log restored --files DIR",
+            "deniable audit-log head",
+        ]
         process = place.start(undo, place.folder / "new")
         assert place.held() == before
         with closing(place.client("ingest")) as sending, closing(place.client("worker")) as counting:
@@ -294,6 +302,49 @@ def test_a_small_copy_replaces_a_large_store_only_if_wanted(place):
     assert [path.name for path in data.iterdir()] == ["appendonlydir"]
     assert place.run("restore.sh", copy, data, "--smaller").returncode == 0
     assert (data / "appendonlydir.replaced" / "earlier").stat().st_size == 1000
+
+
+def test_a_long_file_of_commands_does_not_make_a_copy_small(place):
+    """Commands that came since the file was written anew are longer than what they leave: the copy is compared with that."""
+    data = place.folder / "data"
+    with ExitStack() as undo:
+        process = place.start(undo, data)
+        with closing(place.client("worker")) as counting, connect(f"redis://watch:x@127.0.0.1:{place.private.port}/0") as watch:
+            partition = Store(counting, "shop").partition("")
+            for segment in range(20):
+                partition.commit("me", [], {STRATUM._replace(segment=str(segment)): np.array([5, 0, 7])}, 0)
+            assert place.run("backup.sh", place.copies).returncode == 0
+            watch.bgrewriteaof()
+            assert eventually(lambda: not watch.info("persistence")["aof_rewrite_in_progress"])
+            for number in range(2000):
+                partition.commit("me", [], {STRATUM: np.array([number, 0, 7])}, 0)
+        end(process)
+    (copy,) = place.copies.iterdir()
+    (base,) = (data / "appendonlydir").glob("*.base.rdb")
+    assert base.stat().st_size > 1000
+    assert 10 * copy.stat().st_size < sum(path.stat().st_size for path in (data / "appendonlydir").iterdir())
+    done = place.run("restore.sh", place.copies, data)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_copy_of_a_store_that_began_empty_does_not_resegmentwhat_it_had(place):
+    """Whether its file was written anew or not: a copy of next to nothing is refused."""
+    data = place.folder / "data"
+    for anew in (False, True):
+        with ExitStack() as undo:
+            process = place.start(undo, data)
+            with connect(f"redis://watch:x@127.0.0.1:{place.private.port}/0") as watch:
+                if anew:
+                    watch.bgrewriteaof()
+                    assert eventually(lambda client=watch: not client.info("persistence")["aof_rewrite_in_progress"])
+                else:
+                    watch.mset({f"key {number}": os.urandom(100) for number in range(100)})
+            end(process)
+        (base,) = (data / "appendonlydir").glob("*.base.rdb")
+        assert (base.stat().st_size > 1000) is anew
+        (place.copies / "empty.rdb").write_bytes(b"REDIS0011" + bytes(200))
+        done = place.run("restore.sh", place.copies, data)
+        assert (done.returncode, "has 209 bytes" in done.stderr) == (2, True)
 
 
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason="no redis-server on PATH")

@@ -15,7 +15,7 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from hashlib import md5, sha256
 from itertools import combinations
-from math import floor, lcm, log
+from math import comb, floor, lcm, log, prod
 
 N = 1 << 32
 
@@ -204,8 +204,12 @@ def expected_at_once(metric, e):  # noqa: PLR0911 - one for each line of the tab
     if name == "google_rappor":
         p, q, half = (Fraction(constants[each]) for each in ("other_again", "one_again", "flip_permanent"))
         return {"one": q - (q - p) * half, "other": p + (q - p) * half}
-    if name in ("window", "sampled_option", "sampled_pair"):
+    if name in ("window", "sampled_options", "sampled_pair"):
         return {"keep": Fraction(w, w + constants["blocks"] * N) if name == "window" else keep(w, metric["layout"]["width"])}
+    if name == "padded_subset":
+        k, s = constants["size"], constants["most"]
+        weights = [(w if j else N) * comb(s, j) * comb(metric["layout"]["width"], k - j) for j in range(min(s, k) + 1)]
+        return {f"own_{j}": Fraction(weights[j], sum(weights[j:])) for j in range(min(s, k))}
     if name in ("coin", "hadamard", "subset"):
         size = constants.get("size", 1)
         keeps = {"hadamard": keep(w, 2), "subset": Fraction(size * w, size * w + (d - size) * N)}
@@ -373,14 +377,18 @@ def unary(metric, v, chance):
     return 0, replaced(bits, v, chance.event(p_of(metric, "one")))
 
 
+def floyd(n, size, chance):
+    chosen = set()
+    for i in range(n - size, n):
+        j = chance.below(i + 1)
+        chosen.add(i if j in chosen else j)
+    return chosen
+
+
 def subset(metric, v, chance):
     d, size = domain(metric), metric["constants"]["size"]
     truth = chance.event(p_of(metric, "keep"))
-    chosen = set()
-    for i in range(d - 1 - (size - truth), d - 1):
-        j = chance.below(i + 1)
-        chosen.add(i if j in chosen else j)
-    distances = {x + 1 for x in chosen} | ({0} if truth else set())
+    distances = {x + 1 for x in floyd(d - 1, size - truth, chance)} | ({0} if truth else set())
     return 0, sum(1 << (v + x) % d for x in distances)
 
 
@@ -458,10 +466,31 @@ def window(metric, v, chance):
 
 
 def sampled(metric, v, chance):
-    options, r = domain(metric).bit_length() - 1, chance.below(metric["layout"]["rows"])
-    chosen = (r,) if metric["mechanism"] == "sampled_option" else list(combinations(range(options), 2))[r]
+    options, r, k = domain(metric).bit_length() - 1, chance.below(metric["layout"]["rows"]), metric["constants"].get("size")
+    chosen = list(combinations(range(options), 2))[r] if k is None else [(r + i) % options for i in range(k)]
     cell = sum((v >> option & 1) << i for i, option in enumerate(chosen))
     return r, shifted(cell, metric["layout"]["width"], p_of(metric, "keep"), chance)
+
+
+def padded_subset(metric, v, chance):
+    m, k, s = domain(metric).bit_length() - 1, metric["constants"]["size"], metric["constants"]["most"]
+    t = chance.below(prod(range(s + 1, m + 1)))
+    coins = [chance.event(p_of(metric, f"own_{j}")) for j in range(min(s, k))]
+    own = [*coins, 1].index(1)
+    among, others = floyd(s, own, chance), floyd(m, k - own, chance)
+    places = []
+    for n in range(s + 1, m + 1):
+        places.append(t % n)
+        t //= n
+    held = list(range(m, m + s))
+    for number, option in enumerate(option for option in range(m) if v >> option & 1):
+        place = number if number < s else places[number - s]
+        if place < s:
+            held[place] = option
+    held = sorted(held)
+    free = [place for place in range(m + s) if place not in held]
+    named = [held[i] for i in among] + [free[i] for i in others]
+    return 0, sum(1 << place for place in named if place < m)
 
 
 AT_ONCE = {
@@ -469,7 +498,8 @@ AT_ONCE = {
     **dict.fromkeys(("sue", "oue", "l_osue"), unary),
     **dict.fromkeys(("local_hash", "fast_local_hash", "loloha"), local_hash),
     **dict.fromkeys(("pem", "tree_hist"), prefix),
-    **dict.fromkeys(("sampled_option", "sampled_pair"), sampled),
+    **dict.fromkeys(("sampled_options", "sampled_pair"), sampled),
+    "padded_subset": padded_subset,
     **{
         each.__name__: each
         for each in (coin, subset, cms, hcms, dbitflip, rappor, google_rappor, hadamard, general_hadamard, pgr, window)

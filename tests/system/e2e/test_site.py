@@ -193,7 +193,7 @@ def test_every_mechanism_has_a_page(monkeypatch):
     pages = dict(made.pages())
     assert {f"reference/mechanisms/{name}.md" for name in mechanisms._ALL} <= set(pages)
     assert "| 1.0 | 2.7183 | 1.00% of the range | 1 |" in pages["reference/mechanisms/window.md"]
-    assert "| 1.0 | 2.7183 | 4.33 points | 1 |" in pages["reference/mechanisms/sampled_option.md"]
+    assert "| 1.0 | 2.7183 | 4.33 points | 1 |" in pages["reference/mechanisms/sampled_options.md"]
     assert "| ln 3 | 3.0000 | 0.87 points | 1 |" in pages["reference/mechanisms/coin.md"]
     assert "## `registry`" in pages["reference/commands.md"]
     assert "| `DENIABLE_DSN` |" in pages["reference/variables.md"]

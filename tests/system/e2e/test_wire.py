@@ -514,8 +514,10 @@ WIDER = [
     ),
     ("l_grr", ("number", 0, 2, 'range = [1, 9]\nunit = "s"\nscale = "log"\nestimate = "mean"\nepsilon_permanent = 2')),
     ("l_osue", ("number", 0, 2, 'range = [1, 9]\nunit = "s"\nestimate = "distribution"\nepsilon_permanent = 2')),
-    ("sampled_option", ("set", 300, 3)),
+    ("sampled_options", ("set", 300, 3)),
     ("sampled_pair", ("set", 2, 0.1, "joint = true")),
+    ("padded_subset", ("set", 40, 0.5, "most = 3")),
+    ("padded_subset", ("set", 3, 3, "most = 2")),
 ]
 
 
@@ -565,7 +567,15 @@ class Seeded:
 
 @pytest.mark.parametrize(
     ("metric", "answer"),
-    [("mean", 412), ("log_distribution", 412), ("ordinal_mean", "good"), ("set", ["a", "c"]), ("joint_set", ["a", "e"])],
+    [
+        ("mean", 412),
+        ("log_distribution", 412),
+        ("ordinal_mean", "good"),
+        ("set", ["a", "c"]),
+        ("joint_set", ["a", "e"]),
+        ("set_at_once", ["b", "e"]),
+        ("capped_set", ["a", "d", "e"]),
+    ],
 )
 def test_scores_of_the_foreign_client_are_unbiased(metric, answer):
     """The mean scores of its reports of a number or a set are near the quantities of the answer, by their standard errors."""
@@ -617,7 +627,7 @@ LISTED = {
 OPEN = {"cms_text": "photograph", "hcms": 42, "fast_local_hash": "word", "rappor_text": "naïve", "google_rappor": "word"}
 FOUND = {"pem": 13907095862997510025, "tree_hist": "hello"}
 NUMBERS = {"mean": 300, "log_distribution": 500, "kept_mean": 7.5, "kept_distribution": 30, "ordinal_mean": "good"}
-SETS = {"set": ["a", "not declared"], "joint_set": ["b", "d"]}
+SETS = {"set": ["a", "not declared"], "joint_set": ["b", "d"], "set_at_once": ["b", "d"], "capped_set": ["b", "d"]}
 ALL = LISTED | OPEN | FOUND | NUMBERS | SETS | {"sue": "not declared"}
 
 

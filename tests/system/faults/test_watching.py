@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
 from itertools import combinations
 from pathlib import Path
@@ -19,6 +20,7 @@ from observed import METRICS, observed
 from processes import end
 
 from deniable_aggregator.process.ports import free_port
+from deniable_aggregator.store.server import snapshot
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
@@ -191,5 +193,7 @@ def test_prometheus_reads_the_service(service, prometheus):
             if not prometheus(expression):  # what Prometheus does not understand is an error already
                 empty.append(panel["title"])
     assert set(empty) <= {"Reports refused, by code", "Uploads, by what became of them", "Duplicates", "Lag", "Chores that fail"}
+    snapshot.note(service.store._client, time.time())
+    service.until(lambda: prometheus("deniable_backup_timestamp_seconds > 0"))
     for rule in RULES:
         assert prometheus(rule["expr"]) == [], rule["alert"]

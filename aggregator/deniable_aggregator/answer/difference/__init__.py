@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from deniable_aggregator.answer import figures
-from deniable_aggregator.answer.difference.sentence import sentence
+from deniable_aggregator.answer.difference.sentence import planned_in_words, sentence
 from deniable_aggregator.answer.model.comparison import (
     Arms,
     ArmSize,
@@ -53,8 +53,8 @@ DIFFER = 0.01
 _DIGITS = 16
 _SHOWN = 40  # characters of a side
 _SAYS = (
-    "These are arms of an experiment on {}. Its intervals and p-values hold however often anybody looks, and whenever it is "
-    "stopped. They are narrowest for the planned difference of {:g}."
+    "These are arms of an experiment on {}. Its intervals and tests hold however often anybody looks, and whenever it is "
+    "stopped{}. They are narrowest for the planned difference of {}."
 )
 
 
@@ -96,7 +96,7 @@ def compare(
     arms = _arms(sides) if of_cells else None
     first, second = read(sides[-2:])
     why = incomparable(metric) or _unpublished(sides, metric.version, a, b)
-    differences, left_out, overall = ([], 0, None) if why else _differences(first, second, level, arms.planned if arms else None)
+    differences = ReadingDifferences([], 0, None) if why else differences_of(first, second, level, arms)
     answer = Comparison(
         trial=app.trial,
         simulated=app.simulated,
@@ -112,9 +112,9 @@ def compare(
         segment=None if of_cells else sides.cells[0] or None,
         a=Compared(a, first.n, sides.a.spans, sides.a.days, sides.a.closed),
         b=Compared(b, second.n, sides.b.spans, sides.b.days, sides.b.closed),
-        differences=differences,
-        left_out=left_out,
-        overall=overall,
+        differences=differences.rows,
+        left_out=differences.left_out,
+        overall=differences.overall,
         experiment=arms,
         reason=why or None,
     )
@@ -142,7 +142,7 @@ def _cells(version: Published, a: str, b: str, period: str | None) -> _Sides:
 
 
 def _periods(version: Published, a: str, b: str, segment: str | None) -> _Sides:
-    cell, sides = version.cell(segment), [side_of(text, version.length) for text in (a, b)]
+    cell, sides = version.cell(segment), [side_of(text, version.length, version.declared.metric.id) for text in (a, b)]
     if sides[0].span == sides[1].span:
         raise Incomparable(same(a))
     first, second = (version.covering(cell, each.first) if each.is_one else version.within(cell, *each.span) for each in sides)
@@ -161,37 +161,52 @@ def _arms(sides: _Sides) -> Arms | None:
         return None
     releases = dict(pair for each in sides.version.cells.values() for pair in each.values())
     sizes = arm_sizes_of(registry, sides.version.declared, releases, different[0])
-    return Arms(different[0], experiment.base, experiment.planned, _SAYS.format(different[0], experiment.planned), sizes)
+    comparisons = experiment.comparisons(registry.segments[different[0]], {one[different[0]], other[different[0]]})
+    together = f", for all {comparisons} comparisons of arms together" if comparisons > 1 else ""
+    says = _SAYS.format(different[0], together, planned_in_words(experiment.planned, sides.version.declared.metric))
+    return Arms(different[0], experiment.base, experiment.planned, comparisons, says, sizes)
 
 
-def _differences(
-    first: Reading, second: Reading, level: float, planned: float | None
-) -> tuple[list[ValueDiffering], int, Overall | None]:
+class ReadingDifferences(NamedTuple):
+    """How two readings differ."""
+
+    rows: list[ValueDiffering]
+    left_out: int  # values without a row
+    overall: Overall | None
+
+
+def differences_of(
+    first: Reading,
+    second: Reading,
+    level: float,  # of the intervals and of the tests
+    arms: Arms | None,  # the experiment of which the sides are arms
+) -> ReadingDifferences:
+    """Say how two readings differ in each of the most frequent values, or in the mean and the median."""
     match first, second:
         case NumberReading(), NumberReading():
             metric = first.declared.metric
-            names, difference = of_mean_and_median(first, second, planned)
-            rows = differing(difference, level, to_number(metric), moved(metric))
-            return [_value_differing(None, *each) for each in zip(names, rows, strict=True)], 0, None
+            names, difference = of_mean_and_median(first, second, arms.planned if arms else None)
+            rows = differing(difference, level, to_number(metric), moved(metric), arms.comparisons if arms else 1)
+            return ReadingDifferences([_value_differing(None, *each) for each in zip(names, rows, strict=True)], 0, None)
         case ShareReading(), ShareReading():
-            return _shares(first, second, level, planned)
-    return [], 0, None
+            return _shares(first, second, level, arms)
+    return ReadingDifferences([], 0, None)
 
 
-def _shares(
-    first: ShareReading, second: ShareReading, level: float, planned: float | None
-) -> tuple[list[ValueDiffering], int, Overall | None]:
+def _shares(first: ShareReading, second: ShareReading, level: float, arms: Arms | None) -> ReadingDifferences:
     metric, both = first.declared.metric, together([first, second])
     places = both.most_frequent()
     estimates = [first.shares, second.shares]
     listed = [some_values(each, places) for each in estimates]
     sides = [Side.of(each) for each in listed]
-    pairs = zip(places, differing(between(sides[0], sides[1], planned), level), strict=True)
+    planned, comparisons = (arms.planned, arms.comparisons) if arms else (None, 1)
+    pairs = zip(places, differing(between(sides[0], sides[1], planned), level, comparisons=comparisons), strict=True)
     rows = [_value_differing(metric.value(both.values[place]), metric.label(both.values[place]), each) for place, each in pairs]
     repeats = [first.repeats, second.repeats]
     # The chi-square test holds for one look. In an experiment, which is looked at often, the smallest p-value is told instead.
-    test = None if planned else _chi_square(first.declared, estimates, both.shares, repeats)
-    return rows, len(both.values) - len(rows), _overall(rows, listed[0].hypotheses, test, level)
+    test = None if arms else _chi_square(first.declared, estimates, both.shares, repeats)
+    overall = _overall(rows, comparisons * listed[0].hypotheses, test, level)
+    return ReadingDifferences(rows, len(both.values) - len(rows), overall)
 
 
 def _chi_square(declared: Declared, sides: list[Estimate], both: Estimate, repeats: list[float]) -> Chi2 | None:

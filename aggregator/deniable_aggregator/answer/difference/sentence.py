@@ -9,10 +9,12 @@ from deniable_aggregator.answer.figures import Measure, distance
 from deniable_aggregator.answer.question.side import side_of
 
 if TYPE_CHECKING:
+    from deniable.registry import Metric
     from deniable_aggregator.answer.model.comparison import Comparison, ValueDiffering
 
 
 _MOST_NAMED = 3  # values that differ
+_POINT = 0.01
 
 
 def sentence(
@@ -84,3 +86,18 @@ def estimate(value: float, row: ValueDiffering, comparison: Comparison) -> str:
 def name_of(row: ValueDiffering) -> str:
     """Return what people call a value, or a mean."""
     return row.label.replace("_", " ") if row.value is None else row.label
+
+
+def planned_in_words(
+    planned: float,  # the difference for which an experiment was planned: of a number, as a share of its range
+    metric: Metric,
+) -> str:
+    """Write a planned difference: in points, in the metric's unit, or as a factor."""
+    axis = metric.axis
+    if axis is None:
+        return f"{100 * planned:.6g} {'point' if planned == _POINT else 'points'}"
+    low, high = float(axis.low), float(axis.high)
+    if metric.scale == "log":
+        return f"a factor of {(high / low) ** planned:.3g}"
+    reach = planned * (high - low)
+    return figures.number(reach, (0, reach), metric.unit)

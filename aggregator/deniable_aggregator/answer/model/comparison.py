@@ -109,6 +109,13 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
 class Arms(Experiment, frozen=True, forbid_unknown_fields=True):
     """That the two sides are arms of an experiment."""
 
+    comparisons: Annotated[
+        Count,
+        Meta(
+            description="How many comparisons `simultaneous`, `differs` and `overall` hold for together: of each arm with the "
+            "base, or of any two arms"
+        ),
+    ]
     says: Annotated[str, Meta(description="What this means for the intervals and p-values, in words")]
     sizes: Annotated[
         ArmSizes | None,

@@ -37,6 +37,13 @@ class ExperimentAnswer(Experiment, frozen=True, forbid_unknown_fields=True):
     trial: Trial
     simulated: Simulated
     id: Annotated[str, Meta(description="Id of the metric")]
+    people: Annotated[
+        int | None,
+        Meta(
+            description="How many people in each arm, with one report each, find the planned difference in 80% of cases at 95% "
+            "confidence, however often anybody looks; null if it is not known"
+        ),
+    ]
     level: Annotated[float, Meta(description="Confidence of the intervals")]
     sizes: Annotated[
         ArmSizes | None, Meta(description="Whether all arms have as many reports as declared; null if that is not known")

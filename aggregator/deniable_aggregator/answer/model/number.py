@@ -61,6 +61,27 @@ class NumberPart(Struct, frozen=True, forbid_unknown_fields=True):
     below: Annotated[float, Meta(description="The share of answers below the part's high end")]
 
 
+class RangeEstimate(Struct, frozen=True, forbid_unknown_fields=True):
+    """The share of answers in a range of a number: above one end, and at most the other."""
+
+    range: Annotated[str, Meta(description="As it was asked for, such as `200..500`")]
+    rounded: Annotated[
+        Literal["values", "parts", "points"],
+        Meta(
+            description="What the range was rounded to. `values`: the values of a step in it, from `low` to `high`, both "
+            "included. `parts`: the parts that a report names, from `low` to `high`. `points`: nothing; the interval allows for "
+            "answers that are close to an end."
+        ),
+    ]
+    low: Annotated[float, Meta(description="Where the range begins after rounding, in the metric's unit")]
+    high: Annotated[float, Meta(description="Where it ends after rounding")]
+    share: Annotated[Number, Meta(description="The share of answers in it, unbiased")]
+    stderr: Annotated[Number, Meta(description="Standard error of the share")]
+    interval: Annotated[Interval, Meta(description="Interval for the population that the respondents were drawn from")]
+    respondents: Annotated[Interval, Meta(description="Interval for the answers that came")]
+    says: Annotated[str, Meta(description="The share, its interval and the rounding in words")]
+
+
 class GeometricMean(Struct, frozen=True, forbid_unknown_fields=True):
     """The geometric mean of a number on a logarithmic scale, whose logarithm is estimated without bias."""
 
@@ -130,6 +151,9 @@ class NumberEstimate(Struct, frozen=True, forbid_unknown_fields=True):
             description="Of a number with a step: the share of each value, or of a few neighbours together, without bias. Else "
             "empty."
         ),
+    ]
+    range_share: Annotated[
+        RangeEstimate | None, Meta(description="The share of answers in the range that was asked for by `value`; else null")
     ]
     parts: Annotated[
         list[NumberPart],

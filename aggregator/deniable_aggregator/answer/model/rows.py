@@ -18,9 +18,15 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "time": ("time", "when the period begins, as in RFC 3339"),
     "from": ("text", "the first day, in UTC, of what the row rests on; null: from the beginning"),
     "to": ("text", "the last day, which may lie ahead while the last period is open"),
-    "value": ("text", "the answer, as pages show it; of a number mean, geometric_mean, or a quantile such as p50"),
+    "value": (
+        "text",
+        "the answer, as pages show it; of a number mean, geometric_mean, a quantile such as p50, or a range such as 200..500",
+    ),
     "n": ("integer", "reports that the estimate rests on; of a set, those about the option"),
-    "estimate": ("number", "unbiased estimate in the metric's unit; of the view consistent a possible share"),
+    "estimate": (
+        "number",
+        "unbiased estimate in the metric's unit, of a range its share; of the view consistent a possible share",
+    ),
     "lowered_by": (
         "number",
         "of the view consistent, the amount that was taken off each share above 0; null of sets and numbers",
@@ -30,7 +36,10 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "high": ("number", "high end"),
     "low_all": ("number", "low end of the interval that holds together with those of all rows of all pages"),
     "high_all": ("number", "high end"),
-    "count": ("number", "unbiased number of reports whose answer it is: the estimate of all reports; null of numbers"),
+    "count": (
+        "number",
+        "unbiased number of reports whose answer it is: the estimate of all reports; null of numbers, but of a range",
+    ),
     "count_low": ("number", "low end of its interval, which is that of the estimate"),
     "count_high": ("number", "high end"),
     "detected": ("boolean", "whether the value is present, tested over all values of the metric, time and segment"),

@@ -5,18 +5,21 @@ The intervals hold together over all looks, so looking back costs nothing.
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import accumulate, islice, pairwise
 from typing import TYPE_CHECKING
 
-from deniable_aggregator.answer.difference import compare
+from deniable.forecast.precision import people_needed
+from deniable_aggregator.answer.difference import compare, differences_of
 from deniable_aggregator.answer.model.experiment import ArmCourse, ExperimentAnswer, Look
 from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.readings import read, together
 from deniable_aggregator.answer.refusal import Incomparable, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from deniable_aggregator.answer.model.comparison import Comparison, ValueDiffering
+    from deniable_aggregator.answer.reading import Reading
     from deniable_aggregator.answer.select import Published
 
 _MOST_ARMS = 8  # of a metric
@@ -49,7 +52,7 @@ def experiment(
     name = segment or names[0]
     declared = version.app.registry.experiments[name]
     comparisons = list(arm_comparisons(published, _pairs(version, name), level))
-    arms = [course for comparison in comparisons if (course := _course(published, comparison, value))]
+    arms = [course for each in comparisons if (course := _course(published, each, value))]
     sizes = next((comparison.experiment.sizes for comparison in comparisons if comparison.experiment), None)
     return ExperimentAnswer(
         trial=version.app.trial,
@@ -58,6 +61,7 @@ def experiment(
         segment=name,
         base=declared.base,
         planned=float(declared.planned),
+        people=people_needed(version.declared.metric, version.declared.mechanism, declared, version.app.registry.segments[name]),
         level=level,
         sizes=sizes,
         arms=arms,
@@ -94,17 +98,32 @@ def _course(published: Sequence[Published], comparison: Comparison, value: str |
     if followed is None:
         return None
     version = next(each for each in published if each.declared.metric.version == comparison.version)
-    a, b = comparison.a.name, comparison.b.name
-    names = sorted(version.cells.get(version.cell(a), {}).keys() & version.cells.get(version.cell(b), {}).keys())
-    every = -(-len(names) // _MOST_LOOKS)
+    *earlier, (last, _) = _looks(version, comparison)
     looks = []
-    for name in names[::-1][::every][:0:-1]:
-        earlier = compare([version.until(name)], a, b, level=comparison.level)
-        row = next((row for row in earlier.differences if row.label == followed.label), None)
+    for name, sides in earlier:
+        differences = differences_of(*sides, comparison.level, comparison.experiment).rows
+        row = next((row for row in differences if row.label == followed.label), None)
         if row is not None:
-            looks.append(_look(name, earlier, row))
-    return ArmCourse(comparison, followed.label, [*looks, _look(names[-1], comparison, followed)])
+            looks.append(_look(name, sides[0].n, sides[1].n, row))
+    return ArmCourse(comparison, followed.label, [*looks, _look(last, comparison.a.n, comparison.b.n, followed)])
 
 
-def _look(name: str, comparison: Comparison, row: ValueDiffering) -> Look:
-    return Look(name, comparison.a.n, comparison.b.n, row.difference, row.simultaneous)
+def _looks(version: Published, comparison: Comparison) -> list[tuple[str, tuple[Reading, Reading]]]:
+    """Return what the base and the arm say up to the last period of each look. Each release is read once."""
+    cells = [version.cell(side.name) for side in (comparison.a, comparison.b)]
+    names = sorted(version.cells.get(cells[0], {}).keys() & version.cells.get(cells[1], {}).keys())
+    every = -(-len(names) // _MOST_LOOKS)
+    ends = names[::-1][::every][::-1]
+    between = [[name for name in names if first < name <= last] for first, last in pairwise(["", *ends])]
+    selections = [version.covering(cell).within(part) for part in between for cell in cells]
+    readings = read(selections)
+    sides = [list(accumulate(readings[at::2], _added)) for at in (0, 1)]
+    return list(zip(ends, zip(*sides, strict=True), strict=True))
+
+
+def _added(before: Reading, new: Reading) -> Reading:
+    return together([before, new])
+
+
+def _look(last: str, first_n: int, second_n: int, row: ValueDiffering) -> Look:
+    return Look(last, first_n, second_n, row.difference, row.simultaneous)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from deniable.registry.lookalike import did_you_mean
 from deniable_aggregator.answer.model.fields import Span, days_of
 from deniable_aggregator.answer.model.number import line_names
-from deniable_aggregator.answer.question import date_range
+from deniable_aggregator.answer.question import date_range, number_range
 from deniable_aggregator.answer.question.cells import QueryCells, as_written, segments_of, value_filter
 from deniable_aggregator.answer.refusal import Incomparable, IncompatibleMembers, UnknownDimension, UnknownValue, overlap
 
@@ -129,9 +129,14 @@ def _check_values(query: Query, metrics: Sequence[Sequence[Declared]]) -> None:
     if not words or any(declared.metric.discover for declared in versions):
         return
     known = dict.fromkeys(label for declared in versions for label in _labels(declared))
+    numbers = [declared.metric for declared in versions if number_range.has_ranges(declared.metric)]
+    ranges = number_range.filtered(query)
     for word in words:
-        if word not in known:
-            raise UnknownValue(_unknown_value(word, list(known), ", ".join(each[0].metric.id for each in metrics)))
+        if word in known or (word in ranges and any(number_range.fits(word, each) for each in numbers)):
+            continue
+        if word in ranges and numbers:
+            number_range.read(word, numbers[0])  # which says what is wrong
+        raise UnknownValue(_unknown_value(word, list(known), ", ".join(each[0].metric.id for each in metrics)))
 
 
 def _labels(declared: Declared) -> Sequence[str]:

@@ -37,6 +37,7 @@ class Side(NamedTuple):
 def side_of(
     text: str,  # a period of any length, or two joined by `..`
     length: str,  # of the metric's periods
+    metric: str = "the metric",  # its id
 ) -> Side:
     """Read a side; raise `UnknownPeriod` if it is none, or has no whole period of the metric."""
     ends = text.split(JOINT)
@@ -50,7 +51,7 @@ def side_of(
         raise UnknownPeriod(f"{ends[0]} is after {ends[-1]}: write the earlier one first")
     first, last = _whole_periods(begins, ends_at, length)
     if first > last:
-        raise UnknownPeriod(f"no whole {length} lies in {text[:_SHOWN]}")
+        raise UnknownPeriod(f"no whole {length} lies in {text[:_SHOWN]}: {metric} is by {length}")
     if len(ends) == 1:
         return Side(first, last, figures.moment(text, lengths[0]))
     words = figures.moment(first, length) if first == last else figures.brief_range(first, last, length)

@@ -24,13 +24,15 @@ def differing(
     # number, distance: how a mean and a difference of means are written, from `to_number` and `moved`; shares stay as they are
     number: Callable[[float], float] = float,
     distance: Callable[[float], float] = float,
+    comparisons: int = 1,  # how many, of which this is one, the simultaneous intervals and the tests hold for together
 ) -> list[Differing]:
     """Say of each estimate how it differs between the two sides."""
     p_value = difference.p_value
     numbers = zip(*(each.tolist() for each in difference.sides), strict=True)
-    columns = (difference.estimates, *difference.interval(level), *difference.interval(level, simultaneous=True))
+    alpha = (1 - level) / comparisons
+    columns = (difference.estimates, *difference.interval(level), *difference.interval(1 - alpha, simultaneous=True))
     distances = zip(*([distance(each) for each in column.tolist()] for column in columns), strict=True)
-    rejected = holm(p_value[: difference.hypotheses], 1 - level)
+    rejected = holm(p_value[: difference.hypotheses], alpha)
     tests = zip(p_value.tolist(), np.resize(rejected, len(p_value)).tolist(), strict=True)
     return [
         Differing(number(one), number(other), length, (low, high), (lowest, highest), p, differs)

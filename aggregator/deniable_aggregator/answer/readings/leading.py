@@ -65,7 +65,7 @@ def _undetected(limit: float) -> str:
 
 def _of_yes(yes: ValueEstimate) -> str:
     """Say how many answer yes: the share of no mirrors it."""
-    return f"{figures.share(yes.frequency, yes.stderr)} answer {figures.quoted('yes')} ({_between([yes])})."
+    return f"{_share(yes)} answer {figures.quoted('yes')} ({_between([yes])})."
 
 
 def _of_many(metric: Metric, lead: Leading, rows: Sequence[ValueEstimate]) -> str:
@@ -96,7 +96,8 @@ def _next(rows: Sequence[ValueEstimate]) -> list[str]:
 
 
 def _share(row: ValueEstimate) -> str:
-    return figures.share(row.frequency, row.stderr)
+    """Write a share as far as it is possible: of few reports an unbiased one may be far above 100%."""
+    return figures.share(min(max(row.frequency, 0.0), 1.0), row.stderr)
 
 
 def _between(rows: Sequence[ValueEstimate]) -> str:

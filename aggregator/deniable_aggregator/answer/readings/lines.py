@@ -10,9 +10,12 @@ import numpy as np
 
 from deniable.registry.period import CYCLES
 from deniable_aggregator.answer.model.number import mean_name
+from deniable_aggregator.answer.question.number_range import is_range
 from deniable_aggregator.answer.readings.differing import between
 from deniable_aggregator.answer.readings.number import NumberReading, course_of, moved
+from deniable_aggregator.answer.readings.number_range import side
 from deniable_aggregator.answer.readings.numbers_differing import alone, of_quantile, share_of
+from deniable_aggregator.inference.difference import Difference
 from deniable_aggregator.inference.slope import LEAST, Course, slope
 
 if TYPE_CHECKING:
@@ -31,34 +34,35 @@ _UNKNOWN = float("nan")
 class LineDifferences:
     """How lines differ from those of another tally."""
 
-    parts: Sequence[tuple[int, Differences]]  # those that are compared, each with the place of its first line
-    distance: Callable[[float], float]  # how a difference of means is written, from `moved`
+    # those that are compared, each with the place of its first line, and how its differences are written, as from `moved`
+    parts: Sequence[tuple[int, Differences, Callable[[float], float]]]
     lines: int  # how many there are
 
     @cached_property
     def p_value(self) -> NDArray[np.float64]:
         """Of each line; nan where it is not compared."""
-        return self._joined([(at, part.p_value) for at, part in self.parts])
+        return self._joined([(at, part.p_value) for at, part, _ in self.parts])
 
     @cached_property
     def estimates(self) -> NDArray[np.float64]:
         """Of each line; nan where it is not compared. On a logarithmic scale it is a ratio."""
-        return self._joined([(at, self._written(part.estimates)) for at, part in self.parts])
+        return self._joined([(at, _written(part.estimates, distance)) for at, part, distance in self.parts])
 
     def interval(self, level: float) -> Ends:
         """Compute the interval of each line alone."""
-        ends = [(at, part.interval(level)) for at, part in self.parts]
-        low, high = (self._joined([(at, self._written(each[end])) for at, each in ends]) for end in (0, 1))
+        ends = [(at, part.interval(level), distance) for at, part, distance in self.parts]
+        low, high = (self._joined([(at, _written(each[end], distance)) for at, each, distance in ends]) for end in (0, 1))
         return low, high
-
-    def _written(self, column: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.array([self.distance(each) for each in column.tolist()])
 
     def _joined(self, columns: Sequence[tuple[int, NDArray[np.float64]]]) -> NDArray[np.float64]:
         column = np.full(self.lines, _UNKNOWN)
         for at, own in columns:
             column[at : at + len(own)] = own
         return column
+
+
+def _written(column: NDArray[np.float64], distance: Callable[[float], float]) -> NDArray[np.float64]:
+    return np.array([distance(each) for each in column.tolist()])
 
 
 def differences(
@@ -70,14 +74,17 @@ def differences(
     if lines.alike != base.alike:
         return "the base has other answers"
     metric, sides = lines.reading.declared.metric, (base.side, lines.side)
-    compared: list[tuple[int, Differences]] = []
+    compared: list[tuple[int, Differences, Callable[[float], float]]] = []
     if sides[0] and sides[1]:  # of a number the mean, which comes first
-        compared.append((0, between(sides[0], sides[1], planned)))
-    if isinstance(base.reading, NumberReading) and isinstance(lines.reading, NumberReading) and not alone(metric, planned):
-        shares = [(at, share) for at, label in enumerate(lines.labels) if (share := share_of(label))]
-        quantiles = [(at, of_quantile(base.reading, lines.reading, share)) for at, share in shares]
-        compared += [(at, difference) for at, difference in quantiles if difference]
-    return LineDifferences(compared, moved(metric), len(lines.labels))
+        compared.append((0, between(sides[0], sides[1], planned), moved(metric)))
+    if isinstance(base.reading, NumberReading) and isinstance(lines.reading, NumberReading):
+        readings, labels = (base.reading, lines.reading), list(enumerate(lines.labels))
+        shares = [(at, share) for at, label in labels if not alone(metric, planned) and (share := share_of(label))]
+        quantiles = [(at, of_quantile(*readings, share)) for at, share in shares]
+        compared += [(at, difference, moved(metric)) for at, difference in quantiles if difference]
+        ranges = [(at, label) for at, label in labels if planned is None and is_range(label)]
+        compared += [(at, Difference(*(side(each, label) for each in readings)), float) for at, label in ranges]
+    return LineDifferences(compared, len(lines.labels))
 
 
 def why_alone(
@@ -87,14 +94,28 @@ def why_alone(
     """Say of each line of a number beside its mean why it is not compared, and why it has no trend; empty of all others."""
     metric = lines.reading.declared.metric
     others = [label if isinstance(lines.reading, NumberReading) and label != mean_name(metric) else "" for label in lines.labels]
-    compared = [alone(metric, planned) if share_of(each) else each and _mean_alone(lines, _COMPARED) for each in others]
-    followed = [_no_trend(metric) if share_of(each) else each and _mean_alone(lines, _FOLLOWED) for each in others]
+    compared = [_why_not_compared(lines, each, planned) for each in others]
+    followed = [
+        _no_trend(metric, each) if share_of(each) or is_range(each) else each and _mean_alone(lines, _FOLLOWED) for each in others
+    ]
     return compared, followed
 
 
-def _no_trend(metric: Metric) -> str:
+def _why_not_compared(lines: Lines, label: str, planned: float | None) -> str:
+    metric = lines.reading.declared.metric
+    if is_range(label):
+        return "" if planned is None else _ranges_alone(metric)
+    return alone(metric, planned) if share_of(label) else label and _mean_alone(lines, _COMPARED)
+
+
+def _ranges_alone(metric: Metric) -> str:
     mean = mean_name(metric).replace("_", " ")
-    return f"a quantile has no trend: ask for that of the {mean}, or compare the quantile with the range before"
+    return f"ranges of arms are not compared, for no interval of theirs holds at every look: compare the {mean}"
+
+
+def _no_trend(metric: Metric, label: str) -> str:
+    mean, noun = mean_name(metric).replace("_", " "), "range" if is_range(label) else "quantile"
+    return f"a {noun} has no trend: ask for that of the {mean}, or compare the {noun} with the time before"
 
 
 def _mean_alone(lines: Lines, what: str) -> str:

@@ -24,12 +24,14 @@ from deniable_aggregator.answer.model.number import (
     mean_name,
 )
 from deniable_aggregator.answer.model.shares import ValueShare
+from deniable_aggregator.answer.question import number_range
 from deniable_aggregator.answer.reading import Centre, Lines, Reading
 from deniable_aggregator.decode.distribution import distribution
 from deniable_aggregator.decode.mean import arithmetic_mean, mean
 from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.order import order
 from deniable_aggregator.decode.profile import cell_chances, value_shares
+from deniable_aggregator.decode.range_share import range_share
 from deniable_aggregator.decode.strict import strict_quantile
 from deniable_aggregator.inference.quantiles import FARTHEST
 from deniable_aggregator.inference.slope import Course
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.reading import LineOptions
     from deniable_aggregator.decode.distribution import Distribution, Near
     from deniable_aggregator.decode.mean import ArithmeticMean
+    from deniable_aggregator.decode.range_share import RangeShare
     from deniable_aggregator.inference.difference import Ends
 
 MOST_VALUES = 21
@@ -100,13 +103,33 @@ class NumberReading(Reading):
     def spread(self) -> Distribution | None:
         """The distribution of a number; None without reports. The fit is slow, so it is remembered."""
         declared, metric = self.declared, self.declared.metric
-        places = [metric.axis.share(value) for value in metric.step_values] if metric.axis else []
 
         def fit() -> Distribution | None:
-            return distribution(declared.mechanism, self.counted, repeats=self.repeats, permanent=metric.permanent, values=places)
+            permanent, places = metric.permanent, self._places
+            return distribution(declared.mechanism, self.counted, repeats=self.repeats, permanent=permanent, values=places)
 
         # A step is in no fingerprint.
         return once(("distribution", declared.fingerprint, self.repeats, metric.step), self.counted, fit)
+
+    @property
+    def _places(self) -> list[float]:
+        """The places of the only values that answers have; none if anywhere."""
+        metric = self.declared.metric
+        return [metric.axis.share(value) for value in metric.step_values] if metric.axis else []
+
+    def range_share(self, text: str) -> RangeShare:
+        """Estimate the share of answers in a range; raise `UnknownValue` if it is none of the metric."""
+        metric = self.declared.metric
+        low, high = number_range.read(text, metric).places(metric)
+        return range_share(
+            self.declared.mechanism,
+            self.counted,
+            low,
+            high,
+            repeats=self.repeats,
+            permanent=metric.permanent,
+            values=self._places,
+        )
 
     def near(self, share: float) -> Near | None:
         """Return the places that can hold a quantile; None where reports do not tell them."""
@@ -154,6 +177,7 @@ class NumberReading(Reading):
             quantiles=[] if spread is None else _quantiles(spread, number, level),
             bands="approximate",
             values=self._values(level),
+            range_share=None,
             parts=[] if spread is None else _parts(spread.grouped(), number),
         )
 
@@ -173,7 +197,7 @@ class NumberReading(Reading):
             return []
         size = ceil(len(values) / MOST_VALUES)
         starts = range(0, len(values), size)
-        chances = cell_chances(mechanism, [metric.axis.share(value) for value in values])
+        chances = cell_chances(mechanism, self._places)
         shares, stderr = value_shares(chances, self.counted.counts[0].astype(np.float64), starts, self.repeats)
         reaches = [-float(ndtri(tail(each))) * stderr for each in (level, 1 - (1 - level) / len(starts))]
         columns = (shares, stderr, *(end for reach in reaches for end in (shares - reach, shares + reach)))
@@ -208,7 +232,7 @@ class NumberReading(Reading):
         return replace(estimate, quantiles=quantiles, bands="strict")
 
     def lines(self, options: LineOptions) -> Lines:
-        """Return the means and the quantiles that are asked for."""
+        """Return the means, the quantiles and the ranges that are asked for."""
         metric, names = self.declared.metric, [name for name in options.of_number(self.declared.metric) if options.keeps(name)]
         figures = {name: figure for name in names if (figure := self._figure(name, options))}
 
@@ -235,7 +259,7 @@ class NumberReading(Reading):
         return centre._replace(interval=centre.respondents) if options.target == "respondents" else centre
 
     def _figure(self, name: str, options: LineOptions) -> _Figure | None:
-        """Estimate a mean or a quantile by its name; None of a quantile without reports."""
+        """Estimate a mean, a quantile or a range by its name; None of a quantile without reports."""
         metric, number = self.declared.metric, to_number(self.declared.metric)
         if name == mean_name(metric):
             centre = self._centre(options)
@@ -246,6 +270,9 @@ class NumberReading(Reading):
             if arithmetic is None or not self.n:
                 return _Figure(_UNKNOWN, _UNKNOWN, lambda _: (_UNKNOWN, _UNKNOWN))
             return _Figure(arithmetic.value, arithmetic.stderr, partial(arithmetic.interval, target=options.target))
+        if number_range.is_range(name):
+            within = self.range_share(name)
+            return _Figure(within.share, within.stderr, partial(within.interval, target=options.target))
         share, spread = QUANTILES[QUANTILE_NAMES.index(name)], self.spread
         if spread is None:
             return None

@@ -12,6 +12,7 @@ from deniable_aggregator.answer.model.number import line_names, mean_name, mean_
 from deniable_aggregator.answer.model.query import MOST_ROWS, Page
 from deniable_aggregator.answer.model.rows import Rows
 from deniable_aggregator.answer.pool import pooled
+from deniable_aggregator.answer.question import number_range
 from deniable_aggregator.answer.question.cells import segments_of, value_filter
 from deniable_aggregator.answer.reading import LineOptions
 from deniable_aggregator.answer.readings import read
@@ -193,6 +194,8 @@ def _of_number(query: Query) -> Callable[[Metric], Sequence[str]]:
     """Return the function that names the lines of a number: with time or a trend its means alone, unless a filter names lines."""
     if "value" not in query.dimensions:
         return lambda metric: [mean_name(metric)]
+    if ranges := number_range.filtered(query):
+        return lambda metric: [*line_names(metric), *(each for each in ranges if number_range.fits(each, metric))]
     over_time = "time" in query.dimensions or query.include
     if over_time and not any(each.dimension == "value" for each in query.filters):
         return mean_names

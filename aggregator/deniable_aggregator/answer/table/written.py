@@ -98,11 +98,9 @@ def _rows(
         "detected": lines.detected,
     }
     columns["low_all"], columns["high_all"] = lines.interval(together[0])
-    # Of a set an estimate rests on the reports about its option, and its count is of all.
-    reports = float("nan") if lines.reading.declared.metric.estimate else lines.n
     low, high = lines.interval(query.level)
     columns |= {"low": low, "high": high}
-    columns |= {"count": reports * lines.estimates, "count_low": reports * low, "count_high": reports * high}
+    columns |= {"count": lines.counts * lines.estimates, "count_low": lines.counts * low, "count_high": lines.counts * high}
     columns["lowered_by"] = np.full(len(lines.labels), lines.lowered_by)
     if isinstance(group.difference, LineDifferences):
         columns |= {"difference": group.difference.estimates, "p": group.difference.p_value}

@@ -13,10 +13,11 @@ from deniable.mechanisms.direct import Grr
 from deniable.mechanisms.general_hadamard import GeneralHadamard
 from deniable.mechanisms.hadamard import Hadamard
 from deniable.mechanisms.local_hash import LocalHash
+from deniable.mechanisms.padded_subset import PaddedSubset
 from deniable.mechanisms.prefix import PrefixTree
 from deniable.mechanisms.projective import Projective
 from deniable.mechanisms.rappor import Bloom
-from deniable.mechanisms.sampled_option import Sampled
+from deniable.mechanisms.sampled_options import Sampled
 from deniable.mechanisms.sketch import Cms, FastLocalHash, Hcms
 from deniable.mechanisms.subset import Subset
 from deniable.mechanisms.unary import Unary
@@ -29,6 +30,7 @@ from deniable_aggregator.decode.families import (
     hashed,
     projective,
     scored,
+    sets,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +53,8 @@ _FAMILIES: dict[type, type[Family[Any]]] = {
     Hcms: hashed.HashedSigns,
     Bloom: bloom.Filters,
     DBitFlip: buckets.Buckets,
-    Sampled: scored.Rows,
+    Sampled: sets.Rows,
+    PaddedSubset: sets.Padded,
     Window: scored.Cells,
     PrefixTree: hashed.Levels,
 }

@@ -1,4 +1,4 @@
-"""Tallies of what is scored: the cells of a window, and what sets have in a row."""
+"""Tallies of what is scored: the cells of a window."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deniable.mechanisms.sampled_option import Sampled
 from deniable.mechanisms.window import Window
 from deniable_aggregator.decode.families.family import Family, topped
 from deniable_aggregator.decode.families.law import CellLaw, Law
@@ -19,17 +18,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.tally import Tally
 
     Integers = NDArray[np.int64]
-
-
-class Rows(Family[Sampled]):
-    """Each row is an option or a pair."""
-
-    def likelihood(self, table: NDArray[np.uint8], values: NDArray[Any]) -> NDArray[np.float32]:
-        """Compute the probability of what each report says, given its row, under each set."""
-        payloads, places = self.distinct(table, len(values))
-        cells = [self.mechanism.layout.unpack(payload) for payload in payloads]
-        true = np.array([[self.mechanism.index(value, row) == named for value in values.tolist()] for row, named in cells])
-        return topped(np.where(true, float(self.mechanism.keep), float(self.mechanism.other)))[places]
 
 
 class Cells(Family[Window]):

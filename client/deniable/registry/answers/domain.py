@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MAX_VALUES = 1 << 16
 MAX_OPTIONS = 1024
-"""Most options of a set. Each report is about one of them, or about two."""
+"""Most options of a set."""
 
 _SCALES = ("linear", "log")
 _NUMBER = {"range": "[1, 60000]", "unit": '"ms"', "estimate": '"mean"'}
@@ -55,7 +55,15 @@ def ordinal_faults(table: dict[str, Any]) -> Iterator[Broken]:
 
 def set_faults(table: dict[str, Any]) -> Iterator[Broken]:
     """Find the faults of a set."""
-    return listed_faults(table, MAX_OPTIONS)
+    yield from listed_faults(table, MAX_OPTIONS)
+    if "most" not in table:
+        return
+    most, values = table["most"], table.get("values")
+    options = len(values) if isinstance(values, list) else MAX_OPTIONS
+    if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most < options:
+        yield f"most: write the most options that people choose, a whole number from 1 to {options - 1}, or remove it", most
+    elif table.get("joint") is True:
+        yield "most: write either this or joint = true; of capped answers no pairs are estimated", most
 
 
 def number_faults(table: dict[str, Any]) -> Iterator[Broken]:

@@ -88,7 +88,7 @@ class Type:
             return None, error
 
     def clips(self, metric: Metric, answer: object) -> bool:
-        """Return whether an answer is reported as the nearer end of the range; see `Metric.clips`."""
+        """Return whether an answer is reported as another one that is allowed; see `Metric.clips`."""
         return False
 
     def value(self, metric: Metric, position: int) -> Value:
@@ -196,11 +196,11 @@ class Set(Type):
 
     name = "set"
     faults = staticmethod(domain.set_faults)
-    members = ("other", "joint")
+    members = ("other", "joint", "most")
     options = True
     noun = "option"
     expected = "a set or list of options"
-    answers = "any of these options, none to all"
+    answers = "any of these options, none to all{metric.cap}"
 
     def size(self, metric: Metric) -> int:
         return 1 << len(metric.values)
@@ -244,8 +244,11 @@ class Set(Type):
     def parse(self, written: str) -> object:
         return [option for option in written.split(",") if option]
 
+    def clips(self, metric: Metric, answer: object) -> bool:
+        return bool(metric.most) and self._chosen(metric, answer)[0].bit_count() > metric.most
+
     def mechanism(self, metric: Metric) -> str:
-        return "sampled_pair" if metric.joint else "sampled_option"
+        return "sampled_pair" if metric.joint else "padded_subset" if metric.most else "sampled_options"
 
 
 class Number(Type):

@@ -18,6 +18,7 @@ from deniable_aggregator.answer.select import state_of
 from deniable_aggregator.publish import release
 from deniable_server.api.answers.parameters import (
     LONGEST_SHOWN,
+    dates_asked,
     find_metric,
     level_asked,
     only_parameters,
@@ -79,21 +80,24 @@ def _limit_asked() -> int:
 
 @blueprint.get("/api/v1/metrics/<id_>")
 def metric(id_: str) -> Response:
-    """Estimate one metric: over everything published, or over one ``period`` or ``segment``; intervals at ``level``."""
+    """Estimate one metric: of all reports or a ``segment``; over everything published, a ``date_range`` or one ``period``."""
     # `id` is the metric's id, or `metric@version` for one version only.
     app = app_by_read_key()
-    only_parameters("period", "segment", "level", "only", "bands")
+    only_parameters("date_range", "period", "segment", "value", "level", "only", "bands")
     if request.args.get("only", "detected") != "detected":
         raise Problem(400, "only", f"only is detected, or not given; this is {request.args['only'][:LONGEST_SHOWN]}")
     period, segment, strict = request.args.get("period"), request.args.get("segment"), _strict_asked(app, id_)
+    within = request.args.get("value")
     level, versions, known = level_asked(), published_of(app, id_), release.summaries(app.store)
+    dates = dates_asked(versions[0].length)
     context = (
+        dates,
         [app.next_release(each.declared) for each in versions],
         measurement.versions_of(app, versions[0].declared.metric.id, known),
     )
 
     def write() -> Response:
-        answer = measurement.measure(versions, known, period, segment, level, strict=strict)
+        answer = measurement.measure(versions, known, period, segment, level, within=within, strict=strict, dates=dates)
         if "only" in request.args:
             answer = replace(answer, estimates=[row for row in answer.estimates if row.detected])
         return jsonify(answer)
@@ -128,11 +132,12 @@ def diagnosis(id_: str) -> Response:
 
 @blueprint.get("/api/v1/metrics/<id_>/series")
 def series_of(id_: str) -> Response:
-    """Estimate one metric in each of its last periods, as a whole or one ``segment``; intervals at ``level``."""
+    """Estimate one metric in each of its last periods, or those of a ``date_range``, as a whole or one ``segment``."""
     app = app_by_read_key()
-    only_parameters("segment", "level")
+    only_parameters("date_range", "segment", "level")
     level, versions = level_asked(), published_of(app, id_)
-    return _answered(versions, lambda: jsonify(series(versions, request.args.get("segment"), level)))
+    dates = dates_asked(versions[0].length)
+    return _answered(versions, lambda: jsonify(series(versions, request.args.get("segment"), level, dates=dates)), dates)
 
 
 @blueprint.get("/api/v1/metrics/<id_>/experiment")

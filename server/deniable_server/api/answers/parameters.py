@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from flask import request
@@ -9,15 +10,20 @@ from flask import request
 from deniable.registry.lookalike import did_you_mean
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.model.query import LEVELS, RULES, meant_level
+from deniable_aggregator.answer.question import date_range
 from deniable_aggregator.answer.select import Published
 from deniable_server.http.problem import Problem
+from deniable_server.http.visit import visit
 
 if TYPE_CHECKING:
     from deniable.declared import Declared
+    from deniable_aggregator.answer.question.date_range import DateRange
     from deniable_server.service import App
 
 LONGEST_SHOWN = 40
 """Most characters of a request that a refusal repeats."""
+BOTH = "an answer is of one period or of a range, not of both"
+"""What is said to who names both."""
 _MOST_LISTED = 20  # metrics in a refusal
 
 
@@ -68,3 +74,18 @@ def level_asked() -> float:
     if not least <= level <= most:
         raise Problem(400, "level", f"{RULES['level']}; this is {text[:LONGEST_SHOWN]}{meant_level(text)}")
     return level
+
+
+def dates_asked(
+    length: str,  # of the metric's periods
+) -> DateRange | None:
+    """Read the parameter ``date_range``, as in a query: some last days, or two days or times joined by a comma. None: all."""
+    text = request.args.get("date_range", "")
+    if not text:
+        return None
+    if request.args.get("period"):
+        raise Problem(400, "date_range", BOTH)
+    ends = tuple(text.split(","))
+    dates = date_range.read(ends if len(ends) == 2 else text, datetime.now(UTC))  # noqa: PLR2004
+    visit().details["period"] = "/".join(dates.names(length))  # as the audit log has the range of a query
+    return dates

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import exp
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from deniable_aggregator.answer import figures
 from deniable_server.pages.parts import chart, timeline
 from deniable_server.pages.parts.chart import Scale, Tick
-from deniable_server.pages.parts.timeline import Hit, Mark, TimeTick
+from deniable_server.pages.parts.timeline import CoursePicture, Hit, Mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from deniable_aggregator.answer.model.experiment import Look
+    from deniable_server.pages.parts.timeline import TimeTick
 
 _ROOM = 3  # times the last interval's length that the picture shows: early intervals may be very long
 
 
-class LooksPicture(NamedTuple):
-    """A difference as reports came in."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LooksPicture(CoursePicture):
+    """A difference as reports came in: the axis of time lies where no difference is."""
 
-    marks: tuple[Mark, ...]
-    # curves, bands: paths in a square, as in `LinePicture`
-    curves: tuple[str, ...]
-    bands: tuple[str, ...]
-    ticks: tuple[Tick, ...]  # of the axis, in percent from the top
-    zero: float  # where no difference is, in percent from the top
-    planned: tuple[float, ...]  # where the planned difference is, to either side; none where it lies outside
     names: tuple[TimeTick, ...]  # below the picture
-    hits: tuple[Hit, ...]
-    words: str
 
 
 def picture(

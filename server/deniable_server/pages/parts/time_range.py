@@ -12,6 +12,7 @@ from deniable.registry import period
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.over_time.periods import most_periods
 from deniable_aggregator.answer.question import date_range
+from deniable_server.api.answers.parameters import BOTH
 from deniable_server.http.problem import Problem
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def of_request() -> TimeRange:
     if text in ("", _ALL):
         return TimeRange()
     if request.args.get("period"):
-        raise Problem(400, "date_range", "a page is of one period or of a range, not of both")
+        raise Problem(400, "date_range", BOTH)
     parts = tuple(text.split(".."))
     try:
         return TimeRange(text, date_range.read(parts if len(parts) == 2 else text, datetime.now(UTC)))  # noqa: PLR2004

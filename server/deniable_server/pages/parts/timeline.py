@@ -25,7 +25,7 @@ _MOST_WEEKS = 9  # below so many weeks of days each Monday has its name
 _MOST_TICKS = 14
 _MOST_SHORT = 7  # ticks on a telephone
 _FEWEST_TOGETHER = 4  # periods of which the band of all together is drawn
-_MOST_HITS = 120  # periods over all pictures that say what they are under the pointer
+_MOST_HITS = 120  # periods that say what they are under the pointer; half as many over several pictures
 _MOST_DOTS = 60
 
 
@@ -66,25 +66,33 @@ class TimeTick(NamedTuple):
     is_long: bool  # whether narrow screens leave it out
 
 
-@dataclass(frozen=True, slots=True)
-class LinePicture:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoursePicture:
+    """Something estimated again and again, with bands."""
+
+    marks: tuple[Mark, ...]  # one for each period with an estimate
+    # curves, bands, wide: paths in a square of `_SIDE` units: the line, its pointwise band, and that of all periods together.
+    # A gap ends a path.
+    curves: tuple[str, ...]
+    bands: tuple[str, ...]
+    wide: tuple[str, ...] = ()
+    ticks: tuple[Tick, ...]  # of the axis, in percent from the top
+    zero: float  # where the axis of time lies, in percent from the top
+    planned: tuple[float, ...] = ()  # where else a line is drawn across
+    pins: tuple[Pin, ...] = ()
+    hits: tuple[Hit, ...]  # none where there are too many
+    dots: bool = True  # whether each mark is drawn
+    words: str  # what the picture shows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinePicture(CoursePicture):
     """A value, a mean or a median over time."""
 
     label: str  # its name
     is_share: bool  # whether this is an answer
     latest: str  # the last estimate, as text
     when: str  # the period that it is of, and whether more may come
-    marks: tuple[Mark, ...]  # one for each period with an estimate
-    # curves, bands, wide: paths in a square of `_SIDE` units: the line, its pointwise band, and that of all periods together.
-    # A gap ends a path.
-    curves: tuple[str, ...]
-    bands: tuple[str, ...]
-    wide: tuple[str, ...]
-    ticks: tuple[Tick, ...]  # of the axis, in percent from the top
-    pins: tuple[Pin, ...]
-    hits: tuple[Hit, ...]  # none where there are too many
-    dots: bool  # whether each mark is drawn
-    words: str  # what the picture shows
     between: str  # by how much periods differ beyond chance, in words; empty where it is not known
 
 
@@ -150,8 +158,9 @@ def picture(
         bands=tuple(band(run, [point.interval for _, point in run]) for run in long),
         wide=tuple(band(run, [point.simultaneous for _, point in run]) for run in long) if len(known) >= _FEWEST_TOGETHER else (),
         ticks=ticks,
+        zero=ticks[0].at if ticks else 100.0,
         pins=tuple(pins),
-        hits=tuple(hits) if pictures * len(periods) <= _MOST_HITS else (),
+        hits=tuple(hits) if pictures * len(periods) <= (_MOST_HITS if pictures == 1 else _MOST_HITS // 2) else (),
         dots=pictures * len(known) <= _MOST_DOTS,
         words=f"{label} in {len(known)} {length}s: from {lowest} to {highest}. The table below has every number.",
         between=between,

@@ -1,0 +1,92 @@
+"""A range of a number, as it is asked for: above one number, and at most another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from deniable.errors import ParameterError
+from deniable.registry.answers.axis import read_number
+from deniable_aggregator.answer.question.side import JOINT
+from deniable_aggregator.answer.refusal import UnknownValue
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from deniable.registry import Metric
+    from deniable_aggregator.answer.model.query import Query
+
+_SHOWN = 40  # characters of what was asked for
+
+
+class NumberRange(NamedTuple):
+    """A range. One of its ends is a number within the range of the metric."""
+
+    above: Fraction | None  # None: from the beginning
+    at_most: Fraction | None  # None: to the end
+
+    def places(self, metric: Metric) -> tuple[float, float]:
+        """Return where it begins and ends on the metric's axis; -1 and 2 beyond both ends."""
+        assert metric.axis is not None  # noqa: S101 - `read` has looked
+        low, high = (None if end is None else metric.axis.share(float(end)) for end in self)
+        return -1.0 if low is None else low, 2.0 if high is None else high
+
+    def words(self, unit: str) -> str:
+        """Write it for people, in the metric's unit."""
+        above = [] if self.above is None else [f"above {_plain(self.above)}"]
+        at_most = [] if self.at_most is None else [f"at most {_plain(self.at_most)}"]
+        return f"{' and '.join([*above, *at_most])} {unit}"
+
+
+def is_range(text: str) -> bool:
+    """Return whether a line of a number is of a range, and not of a mean or a quantile."""
+    return JOINT in text
+
+
+def has_ranges(metric: Metric) -> bool:
+    """Return whether the shares of ranges are estimated: of a number, with its distribution."""
+    return metric.axis is not None and metric.estimate == "distribution"
+
+
+def filtered(query: Query) -> list[str]:
+    """Return the texts that the filters of a query may mean as ranges of a number."""
+    words = (word for each in query.filters if each.dimension == "value" and each.op == "is" for word in each.values)
+    return list(dict.fromkeys(filter(is_range, words)))
+
+
+def fits(text: str, metric: Metric) -> bool:
+    """Return whether a text is a range of a metric."""
+    try:
+        read(text, metric)
+    except UnknownValue:
+        return False
+    return True
+
+
+def read(
+    text: str,  # `200..500`: above 200 and at most 500. One of them may be left out.
+    metric: Metric,
+) -> NumberRange:
+    """Read a range; raise `UnknownValue` if it is none of this metric."""
+    if not has_ranges(metric) or metric.axis is None:
+        raise UnknownValue(f"ranges are of numbers whose distribution is estimated; {metric.id} is none")
+    low, high = metric.axis.low, metric.axis.high
+    rule = (
+        f"write a range of {metric.id} as 200..500, above 200 and at most 500, or leave one end out. Its ends are numbers, the "
+        f"first one is less, and one of them lies within {_plain(low)} to {_plain(high)}"
+    )
+    ends = text.split(JOINT)
+    try:
+        above, at_most = (read_number(end) if end else None for end in ends)
+    except (ParameterError, ValueError):
+        raise UnknownValue(f"{rule}; this is {text[:_SHOWN]!r}") from None
+    # Numbers beyond the range of the metric were reported as its ends.
+    above = above if above is not None and above >= low else None
+    at_most = at_most if at_most is not None and at_most < high else None
+    is_empty = above is not None and above >= (high if at_most is None else at_most)
+    if (above is None and at_most is None) or is_empty or (at_most is not None and at_most < low):
+        raise UnknownValue(f"{rule}; this is {text[:_SHOWN]!r}")
+    return NumberRange(above, at_most)
+
+
+def _plain(number: Fraction) -> str:
+    return f"{float(number):.12g}"

@@ -18,6 +18,7 @@ from deniable_aggregator.accounting.crowd import Crowd, epsilon, together
 from deniable_aggregator.accounting.losses import together as alone
 from deniable_aggregator.accounting.spend import Spend
 
+
 def payloads_of(name, size, options, epsilon):
     """Return how many payloads a mechanism has; very many if it needs a larger epsilon."""
     try:

@@ -162,7 +162,7 @@ def test_both_images_are_built(name):
 
 
 def test_what_is_published_is_what_was_checked():
-    """The files that go to PyPI, npm and the release are those that the checks left, and a release names no file that nobody made."""
+    """What goes to PyPI, npm and the release are files that the checks left, and a release names none that nobody made."""
     uploads = {
         step["with"]["name"]
         for of in ("checks", "release")

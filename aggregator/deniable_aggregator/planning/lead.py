@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import floor, isfinite
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
-from deniable.mechanisms.sampled_option import Sampled
 from scipy.special import ndtr
 
-from deniable_aggregator import tally
+from deniable.mechanisms.sets import OfSets
 from deniable_aggregator.decode.bucket_estimate import Partial
 from deniable_aggregator.decode.families import family_of
-from deniable_aggregator.decode.options import OptionShares, option_shares
+from deniable_aggregator.decode.options import option_shares
 from deniable_aggregator.decode.panel import Panel
 from deniable_aggregator.decode.support_estimate import Supported
 from deniable_aggregator.inference.leaders import Leaders
 from deniable_aggregator.planning.precision import POWER
+from deniable_aggregator.tally import Tally
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -95,11 +95,11 @@ def _power(metric: Metric, mechanism: Mechanism, shares: Floats, n: int, level: 
 
 def _expected(mechanism: Mechanism, shares: Floats, n: int) -> Estimate | None:
     """Return the estimate of n reports that are as they are on average; None if the decoder counts no support."""
-    if isinstance(mechanism, Sampled):
-        nothing = option_shares(mechanism, tally.empty(mechanism.layout))
-        about = len(mechanism.groups[0]) / len(shares)
-        covering = np.full(len(shares), floor(n * about))  # not more in all than there are reports
-        return OptionShares(n, _support(shares, covering, nothing.channel.q, nothing.channel.gain), covering, nothing.channel)
+    if isinstance(mechanism, OfSets):
+        layout = mechanism.layout
+        silent = Tally(layout, np.zeros((layout.rows, layout.width), np.int64), np.full(layout.rows, n // layout.rows))
+        options = option_shares(mechanism, silent)
+        return replace(options, n=n, support=_support(shares, options.covering, options.channel.q, options.channel.gain))
     family = family_of(mechanism)
     nobody = family.nobody(len(shares), n) if family.foreseen else None
     if not isinstance(nobody, Supported | Partial):

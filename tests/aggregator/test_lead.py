@@ -8,12 +8,12 @@ import pytest
 from deniable import mechanisms
 from deniable.registry import Metric
 from deniable_aggregator import decode
-from deniable_aggregator.decode.options import option_shares
+from deniable_aggregator.decode.options import option_shares, options_of
 from deniable_aggregator.inference.leaders import Leaders
 from deniable_aggregator.planning.lead import lead_shown, population
 from deniable_aggregator.planning.outlook import Terms, of_mechanisms
 from deniable_aggregator.planning.precision import POWER
-from deniable_aggregator.planning.simulation import Simulation, draw_sets
+from deniable_aggregator.planning.simulation import Simulation
 
 RUNS, LEVEL = 400, 0.95
 NOISE = 3 * (POWER * (1 - POWER) / RUNS) ** 0.5  # of a share of the runs
@@ -32,7 +32,7 @@ def power(metric, mechanism, n, lead, second, rng):
     found = 0
     for _ in range(RUNS):
         if simulation is None:
-            estimate = option_shares(mechanism, draw_sets(mechanism, n, shares, rng))
+            estimate = option_shares(mechanism, options_of(mechanism).draw_sets(n, shares, rng))
         else:
             estimate = decode.estimate(mechanism, simulation.draw(rng.multinomial(n, shares), rng))
         found += Leaders(estimate, LEVEL).places.tolist() == [0]
@@ -50,6 +50,8 @@ def power(metric, mechanism, n, lead, second, rng):
         (metric_of(size=4), 0.1, 0.0),  # the other three are equal
         (metric_of(size=40, mechanism="oue"), 0.1, 0.3),
         (metric_of("set", 3), 0.15, 0.3),
+        (metric_of("set", 3, most=1), 0.15, 0.3),
+        (metric_of("set", 3, epsilon="4"), 0.15, 0.3),
     ],
     ids=lambda value: f"{value.type}-{len(value.values)}-{value.mechanism}" if isinstance(value, Metric) else str(value),
 )

@@ -50,8 +50,9 @@ def power(metric, mechanism, n, lead, second, rng):
         (metric_of(size=4), 0.1, 0.0),  # the other three are equal
         (metric_of(size=40, mechanism="oue"), 0.1, 0.3),
         (metric_of("set", 3), 0.15, 0.3),
-        (metric_of("set", 8, epsilon="4"), 0.15, 0.3),  # a report is about several options
+        (metric_of("set", 3, most=1), 0.15, 0.3),
         (metric_of("set", 6, most=2), 0.15, 0.3),
+        (metric_of("set", 8, epsilon="4"), 0.15, 0.3),  # a report is about several options
     ],
     ids=lambda value: f"{value.type}-{len(value.values)}-{value.mechanism}" if isinstance(value, Metric) else str(value),
 )

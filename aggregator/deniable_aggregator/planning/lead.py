@@ -96,10 +96,10 @@ def _power(metric: Metric, mechanism: Mechanism, shares: Floats, n: int, level: 
 def _expected(mechanism: Mechanism, shares: Floats, n: int) -> Estimate | None:
     """Return the estimate of n reports that are as they are on average; None if the decoder counts no support."""
     if isinstance(mechanism, OfSets):
-        rows = mechanism.layout.rows  # not more reports in all than there are
-        none = Tally(mechanism.layout, np.zeros((rows, mechanism.layout.width), np.int64), np.full(rows, n // rows))
-        chosen = option_shares(mechanism, none)
-        return replace(chosen, support=_support(shares, chosen.covering, chosen.channel.q, chosen.channel.gain))
+        layout = mechanism.layout
+        silent = Tally(layout, np.zeros((layout.rows, layout.width), np.int64), np.full(layout.rows, n // layout.rows))
+        options = option_shares(mechanism, silent)
+        return replace(options, n=n, support=_support(shares, options.covering, options.channel.q, options.channel.gain))
     family = family_of(mechanism)
     nobody = family.nobody(len(shares), n) if family.foreseen else None
     if not isinstance(nobody, Supported | Partial):

@@ -52,10 +52,10 @@ def overcommit(
     memory: Path = _MEMORY,
 ) -> Finding:
     """Check that the kernel lets the store copy its memory, which it does to rewrite its file and to be copied."""
-    name, kept = "overcommit", "sysctl vm.overcommit_memory=1, and the same in /etc/sysctl.d, so that it outlives a restart"
+    name, setting = "overcommit", "sysctl vm.overcommit_memory=1, and the same in /etc/sysctl.d, so that it outlives a restart"
     if not here:
         meaning = "whether the kernel lets it copy its memory is not known"
-        return Finding(name, "skipped", "the store is on another machine", meaning, f"look there, and set it to 1: {kept}")
+        return Finding(name, "skipped", "the store is on another machine", meaning, f"look there, and set it to 1: {setting}")
     try:
         chosen = int(mode.read_text("utf-8"))
         installed = 1024 * int(memory.read_text("utf-8").partition("MemTotal:")[2].split()[0])
@@ -70,7 +70,7 @@ def overcommit(
     meaning = (
         "the store may fail to rewrite its file and to be copied, although there is memory: its disk fills, and no backup is made"
     )
-    return Finding(name, "warning", seen, meaning, f"set it to 1: {kept}")
+    return Finding(name, "warning", seen, meaning, f"set it to 1: {setting}")
 
 
 def gunicorn() -> Finding:

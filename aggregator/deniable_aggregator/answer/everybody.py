@@ -104,15 +104,17 @@ def shown_cells(
     """Return which cells of a release everybody may see: all of these, the total, or none."""
     if "" not in readings:
         return set()
-    if all(_may_be_shown(group) for group in _groups(breakdown, readings)):
+    # Of a word that the registry no longer has it is not known which cells contain it.
+    words = {cell.partition("=")[2] for cell in readings if cell}
+    known = not words or words <= set(breakdown.words_of(breakdown.names[0]))
+    if known and all(_may_be_shown(group) for group in _groups(breakdown, readings)):
         return set(readings)
     return {""} if _may_be_shown(readings[""]) else set()
 
 
 def _is_first(breakdown: Breakdown, cell: str) -> bool:
-    """Return whether a cell fixes the first segment only, to a word that there still is."""
-    name, _, word = cell.partition("=")
-    return name in breakdown.names[:1] and word in breakdown.words_of(name)
+    """Return whether a cell fixes the first segment only."""
+    return "," not in cell and cell.partition("=")[0] in breakdown.names[:1]
 
 
 def _groups(breakdown: Breakdown, readings: Mapping[str, Reading]) -> Iterator[Reading]:

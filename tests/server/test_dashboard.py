@@ -406,7 +406,7 @@ def test_epsilon_is_read_in_plain_language(app, client):
     assert "at most e<sup>ε</sup>&nbsp;=&nbsp;3.00 times" in client.get("/m/ui.dark").get_data(as_text=True)
 
 
-def test_the_page_says_what_readers_learn(app, client):
+def test_the_page_says_what_readers_learn(client):
     """After the local epsilon stands the central one of one report, with its condition."""
     html = client.get("/m/ui.choice").get_data(as_text=True)
     assert re.search(r"whatever else they know.*Readers of published sums learn at most ε = 0\.\d+ of it, with delta 1e-06", html)

@@ -80,8 +80,8 @@ def test_with_one_segment_releases_are_disjoint_blocks(generalised):
         cells = {cell: frozenset(map(int, cube.members(cell))) for cell in publishable([cube], LEAST)}
         for cell, leaves in cells.items():
             within = [other for name, other in cells.items() if name != cell and other < leaves]
-            rest = leaves.difference(*within)
-            assert not 0 < sum(int(cube.reports[leaf]) for leaf in rest) < LEAST
+            remainder = leaves.difference(*within)
+            assert not 0 < sum(int(cube.reports[leaf]) for leaf in remainder) < LEAST
             assert all(other <= leaves or leaves <= other or not other & leaves for other in cells.values())
 
 

@@ -196,11 +196,14 @@ class Crowd:
             masses += np.bincount(at, mass - upper, len(masses)) + np.bincount(at + 1, upper, len(masses))
         # Swapping the two answers swaps the kinds. So a loss of -x is e^-x times as likely as one of x.
         negative = (masses * np.exp(-step * np.arange(len(masses))))[:0:-1]
-        masses = np.concatenate((negative, [2 * masses[0]], masses[1:])) * self.sample
+        masses = np.concatenate((negative, [2 * masses[0]], masses[1:]))
         middle = len(negative)
+        # What was rounded down of the third kind has no loss. So has an occasion without a report.
+        masses[middle] += max(0.0, 1 - float(masses.sum()))
+        masses *= self.sample
         masses[middle] += 1 - self.sample
-        found = np.flatnonzero(masses)
-        first, last = int(found[0]), int(found[-1]) + 1
+        places = np.flatnonzero(masses)
+        first, last = int(places[0]), int(places[-1]) + 1
         values = (np.arange(first, last) - middle) * unit
         return Losses(values, masses[first:last], 0.0 if self.reports == 1 else _BEYOND, _ROUNDING)
 

@@ -94,11 +94,6 @@ class Readers:
     devices: int = 1  # of a person or a household
 
     @property
-    def condition(self) -> str:
-        """What the figures need."""
-        return CONDITION
-
-    @property
     def total(self) -> float:
         """Epsilon of all reports of all devices, in nats."""
         return self._total(lambda crowd: crowd)

@@ -332,12 +332,11 @@ def _capped(metric: Metric) -> Iterator[tuple[str, object]]:
     if not metric.most:
         return
     typical = Fraction(metric.most, 2 * len(metric.values))
-    capped, free = (mechanisms.of(replace(metric, most=most, mechanism="auto", parameters=())) for most in (metric.most, 0))
-    if isinstance(capped, OfSets) and isinstance(free, OfSets):
-        ratio = float(capped.option_variance(typical) / free.option_variance(typical))
-        if ratio > 1:
-            rule = f"most: without it the variance of an option is {1 - 1 / ratio:.0%} less, and nothing is cut; remove it"
-            yield rule, metric.most
+    both = (mechanisms.of(replace(metric, most=most, mechanism="auto", parameters=())) for most in (metric.most, 0))
+    capped, free = (each.option_variance(typical) for each in both if isinstance(each, OfSets))
+    if capped > free:
+        rule = f"most: without it the variance of an option is {float(1 - free / capped):.0%} less, and nothing is cut; remove it"
+        yield rule, metric.most
 
 
 def _rare(metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:

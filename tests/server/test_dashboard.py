@@ -1191,12 +1191,12 @@ def test_ordered_answers_and_sets(numbers):
         used,
     )
     assert "Each report is about 2 options, drawn at random." in used
-    few, several = (client.get(f"/m/{id_}").get_data(as_text=True) for id_ in ("few", "several"))
+    few, more = (client.get(f"/m/{id_}").get_data(as_text=True) for id_ in ("few", "several"))
     cut = "Of an answer with more than 2 options, 2 drawn at random on the device count. So each share is of people whose answer"
     assert cut in few
     assert "Each report is about all options." in few
     assert "Reports about it" not in few
-    assert "Each report is about 3 options, drawn at random." in several
+    assert "Each report is about 3 options, drawn at random." in more
 
 
 @pytest.mark.parametrize(

@@ -70,10 +70,12 @@ pictures:
     pytest -q tests/system/browser --pictures pictures
     cp pictures/dashboard.png docs/dashboard.png
 
-# Build the script that servers hand to web pages, from client/typescript (needs Node, and fetches its tools)
-script:
-    cd client/typescript && npm ci --ignore-scripts --silent && npm run --silent script -- --log-level=warning
-    cp client/typescript/dist/deniable.js server/deniable_server/sdk/deniable.js
+# Build the scripts of web pages that servers hand out, from client/typescript (needs Node, and fetches its tools)
+scripts:
+    deniable registry show --typescript server/deniable_server/web/metrics.toml >client/typescript/demo/registry.ts
+    cd client/typescript && npm ci --ignore-scripts --silent && npm run --silent script && npm run --silent demo
+    cp client/typescript/dist/deniable.js server/deniable_server/web/deniable.js
+    cp client/typescript/dist/demo.js server/deniable_server/web/demo/demo.js
 
 # The site, with warnings as errors, into the folder site
 docs:
@@ -95,6 +97,12 @@ pins:
 # The wheel as it would be published
 wheel:
     rm -rf dist && hatchling build && twine check --strict dist/* && check-wheel-contents dist/*.whl
+
+# The package for npm as it would be published, into the folder npm (needs Node, and fetches its tools)
+npm:
+    rm -rf npm && mkdir npm
+    cd client/typescript && npm ci --ignore-scripts --silent && npm run --silent build && npx publint --strict
+    cd client/typescript && npm pack --silent --pack-destination ../../npm
 
 # What the lock file of the image `full` has, which is all that wheel and images need, as CycloneDX, into the folder sbom
 sbom:

@@ -148,8 +148,8 @@ def sets_again(name: str, epsilon: float, shares: Floats, n: int, rng: np.random
 
 def search(epsilon: float, shares: Floats, n: int, rng: np.random.Generator) -> tuple[Estimate, Floats]:
     """Search for answers; those that are found are compared."""
-    mechanism = Pem(domain_size=1 << 24, epsilon=epsilon, start=8)
-    values = rng.choice(1 << 24, len(shares), replace=False).tolist()
+    mechanism = Pem(domain_size=1 << 16, epsilon=epsilon, start=8)
+    values = rng.choice(1 << 16, len(shares), replace=False).tolist()
     held = np.repeat(np.arange(len(values)), rng.multinomial(n, shares))
     rows = rng.integers(mechanism.rows, size=len(held))
     table = [[mechanism.key(level, value) for value in values] for level in range(len(mechanism.lengths))]

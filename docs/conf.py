@@ -29,7 +29,7 @@ html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#00695c", "color-brand-content": "#00695c"},
     "dark_css_variables": {"color-brand-primary": "#4db6ac", "color-brand-content": "#4db6ac"},
 }
-html_static_path = ["static"]
+html_static_path = ["static", "../server/deniable_server/web/demo"]  # the page of `deniable demo --web`
 html_css_files = ["site.css"]
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 exclude_patterns = ["conf.py", "made.py", "references.py", "texts.py"]

@@ -47,6 +47,7 @@ def _reasons() -> str:
     lines = ["# Why a report is dropped", "", about, ""]
     for title, column, group in (
         ("Answers that are not reported", "`dropped`", reasons.ANSWERS),
+        ("Answers that are reported as others", "in what `flush` returns", reasons.INSTEAD),
         ("Reports that are lost", "`dropped` or `faults`", reasons.LOSSES),
         ("The server does not answer", "reason", reasons.FAILURES),
         ("The server refuses reports of a metric", "`refusals`", reasons.REFUSALS),

@@ -26,10 +26,10 @@ def report_names(
     metric, mechanism = declared.metric, declared.mechanism
     everything = range(len(metric.values))
     if isinstance(mechanism, OfSets):
-        told = mechanism.told(payload)
+        says_yes = mechanism.options_of(payload)
         if mechanism.part:  # each of the few options of a row
-            return ", ".join(f"{metric.label(option)}: {'yes' if is_chosen else 'no'}" for option, is_chosen in told.items())
-        supported = {option for option, is_chosen in told.items() if is_chosen}
+            return ", ".join(f"{metric.label(option)}: {'yes' if is_chosen else 'no'}" for option, is_chosen in says_yes.items())
+        supported = {option for option, is_chosen in says_yes.items() if is_chosen}
     else:
         supported = (mechanism.supporting(payload, everything) if metric.values else None) or set()
     names = [metric.label(position) for position in sorted(supported)]

@@ -78,7 +78,7 @@ def create_app(
     answered = counted.register(flask, known)
     problem.register(flask, outage)
     gate.register(flask, settings)
-    audit_trail.register(flask, apps)
+    audit_trail.register(flask, apps, *_history(settings))
     for part in _parts(settings.serves, settings.about):
         flask.register_blueprint(part.blueprint)
     if settings.trusted_proxies:
@@ -91,6 +91,15 @@ def create_app(
     return flask
 
 
+def _history(settings: Settings) -> tuple[Callable[[App], None], ...]:
+    """Return what notes the questions of a registry for everybody, where they have public results."""
+    if settings.about != "results" or settings.serves == "ingest":
+        return ()
+    from deniable_server.results import history  # noqa: PLC0415 - as below
+
+    return (history.note,)
+
+
 def _parts(serves: str, about: str) -> tuple[ModuleType, ...]:
     if serves == "ingest":
         return (health, ingest, script)
@@ -99,6 +108,7 @@ def _parts(serves: str, about: str) -> tuple[ModuleType, ...]:
     from deniable_server.api.answers import live, metrics, questions, rows  # noqa: PLC0415
     from deniable_server.pages import dashboard  # noqa: PLC0415
     from deniable_server.privacy import about as public  # noqa: PLC0415
+    from deniable_server.results import history  # noqa: PLC0415
     from deniable_server.results import page as results  # noqa: PLC0415
 
     reading = (
@@ -112,7 +122,7 @@ def _parts(serves: str, about: str) -> tuple[ModuleType, ...]:
         openapi,
         dashboard,
         *([public] if about != "off" else []),
-        *([results] if about == "results" else []),
+        *([results, history] if about == "results" else []),
     )
     return reading if serves == "query" else (ingest, script, *reading)
 

@@ -208,6 +208,14 @@ def test_people_of_a_file_answer_what_it_says(tmp_path):
     assert read(tmp_path, PEOPLE, 500).size == 500
 
 
+def test_what_counts_as_other_is_named(tmp_path):
+    """How many rows, of which column, and the first of them: a typo would be lost among the others."""
+    crowd = read(tmp_path, "listed\nx\nxx\ny\nxx\n" + "zz\n" * 6)
+    first = "'xx' in line 3, 'xx' in line 5, 'zz' in line 6, 'zz' in line 7 and 4 more"
+    assert f"; column listed is not declared in 8 rows, and counts as 'z': {first}" in crowd.description
+    assert "declared" not in read(tmp_path, "listed\nx\n").description
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

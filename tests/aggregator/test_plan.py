@@ -192,6 +192,38 @@ def test_what_cannot_be_planned_is_named_as_lint_names_it(capsys, tmp_path, comm
     assert all(fault in words for fault in faults)
 
 
+@pytest.mark.parametrize("epsilon", ["0.5", "1.5", "2"])
+def test_quantiles_are_resolved_from_the_number_that_lint_says(run, tmp_path, epsilon):
+    """Lint rounds the number, and the plan compares with what lint says."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(registry_toml(metric_toml("m", range=[0, 100], unit="l", estimate="distribution", epsilon=float(epsilon))))
+    (note,) = lint(path).notes
+    numbers = re.fullmatch(
+        r"p90 is resolved from about ([\d,]+) reports, p99 from about ([\d,]+) \(rough\)", note.facts["quantiles"]
+    )
+    for name, written in zip(("p90", "p99"), numbers.groups(), strict=True):
+        enough = int(written.replace(",", ""))
+        assert f"{name} is resolved" in run(path, "--users", enough)[1]
+        assert f"{name} is not resolved" in run(path, "--users", enough - 1)[1]
+
+
+@pytest.mark.parametrize(
+    ("option", "written", "meant"),
+    [
+        ("--within", "3", "0.03 (3 points)"),
+        ("--difference", "1", "0.01 (1 point)"),
+        ("--level", "95", "0.95 (95%)"),
+        ("--share", "30", "0.3 (30%)"),
+    ],
+)
+def test_a_percentage_without_its_sign_is_understood(run, option, written, meant):
+    """The error asks whether hundredths were meant."""
+    _, _, words = run("--values", "5", "--epsilon", "1", "--users", "1000", option, written)
+    if option == "--within":
+        _, _, words = run("--values", "5", "--epsilon", "1", option, written)
+    assert words.strip().endswith(f"did you mean {meant}?")
+
+
 def test_users_of_a_cell(run, declared):
     """So many people are needed that the cell of a row is within the wanted error, as the row says."""
     rows = [each for each in json.loads(run(declared, "--within", "0.02", "--json")[1])["plan"] if each["metric"] == "theme"]
@@ -310,8 +342,8 @@ def test_a_percentage_is_a_number(run):
 @pytest.mark.parametrize(
     ("arguments", "about"),
     [
-        (["--values", "8", "--epsilon", "1"], "state --users, --within or --difference"),
-        (["metrics.toml"], "state --users, --within or --difference"),
+        (["--values", "8", "--epsilon", "1"], "state --users, --within, --difference or --leads-by"),
+        (["metrics.toml"], "state --users, --within, --difference or --leads-by"),
         ([], "deniable plan FILE --users N"),
         (["--values", "8", "--difference", "0.05"], "--difference needs --epsilon"),
         (["--users", "100", "--epsilon", "1"], "--values, --options and --range"),

@@ -1165,3 +1165,9 @@ def test_a_consent_that_ends_takes_back_what_is_queued(client_of):
     assert not client.flush(10)
     assert not post.groups
     assert client.stats()["dropped"]["purged"] == 1
+
+
+def test_a_registry_that_is_no_path():
+    """The client says what to write; the type is enough, since what was given may be anything."""
+    client = Client(dsn="http://k@localhost/shop", registry={"app": "shop"}, consent=True)
+    assert client.stats()["disabled"] == "registry: write the path of metrics.toml, not an object of type dict"

@@ -131,6 +131,8 @@ def test_a_set_in_words():
     assert explanation.says.startswith("A report is about one of 3 options, drawn at random.")
     assert "one of 3 pairs" in explained(f"{declared}joint = true").says
     assert "01" in {explained(declared, ["a"]).report for _ in range(100)}
+    capped = explained(f"{declared}most = 1\n", ["a", "c"])
+    assert capped.says.startswith("If you chose more than 1 option, one of them counts, drawn at random on this device. A report")
 
 
 def test_words_on_a_delay():

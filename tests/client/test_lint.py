@@ -391,6 +391,7 @@ BREAKING = [
     ({"scale": "log"}, "scale was 'linear', is 'log'"),
     ({"estimate": "mean"}, "estimate was '', is 'mean'"),
     ({"joint": True}, "joint was False, is True"),
+    ({"most": 2}, "most was 0, is 2"),
 ]
 FREE = [
     ({"description": "e"}, "description was 'd', is 'e'"),
@@ -710,6 +711,18 @@ def test_the_error_of_a_set(linted, joint, error):
     assert (facts["answers"], facts["standard error"]) == ("any of 4 options", error)
     (doubt,) = doubts
     assert doubt.startswith("other is missing: write the option for options that are not listed, which is one of the values: ")
+
+
+@pytest.mark.parametrize(
+    ("most", "epsilon", "better"),
+    [(2, 1, ""), (5, 0.5, "most: without it the variance of an option is 13% less, and nothing is cut; remove it")],
+)
+def test_the_cap_of_a_set(linted, most, epsilon, better):
+    """What becomes of longer answers is said; lint warns of a cap that only costs."""
+    text = f'type = "set"\nvalues = [{", ".join(map(repr, "abcdefghij"))}]\nother = "j"\nmost = {most}\nepsilon = {epsilon}\n'
+    facts, doubts = note_of(linted, f'{text}expires = 2999-01-01\nperiod = "month"\n{BODY}')
+    assert facts["answers"] == (f"any of 10 options; of more than {most}, {most} of them count, drawn at random on the device")
+    assert doubts == ([better] if better else [])
 
 
 def test_the_error_of_a_mean_position(linted):

@@ -240,7 +240,10 @@ def test_a_delayed_report_waits(device, server):
     assert monotonic() - begun < 60
     assert [report.stratum.metric for report in server.reports] == ["plain"]
     assert client.stats()["waiting"] == 1
-    assert str(client.close(60)) == "nothing to send: 1 report may not travel yet (quiet)"
+    assert str(client.close(60)) == (
+        "nothing to send: 1 report may not travel yet (quiet); "
+        "why: a report of `timed`, or with a `delay`, travels later, so that the moment tells nothing"
+    )
     for _ in range(2):
         again = wire.client()
         again.flush(60)

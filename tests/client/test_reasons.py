@@ -18,6 +18,7 @@ from senders import eventually, problem, reports
 import deniable
 from deniable.arrival import Arrival
 from deniable.client import Client
+from deniable.client.undeclared import clipped
 from deniable.errors import ParameterError, StateError
 from deniable.limits.caps import Caps
 from deniable.messages import notice
@@ -25,6 +26,7 @@ from deniable.messages.reasons import (
     ANSWERS,
     CODES,
     FAILURES,
+    INSTEAD,
     LOSSES,
     OF_PEOPLE,
     REFUSALS,
@@ -494,7 +496,8 @@ def test_a_metric_that_has_expired_raises_if_strict(client_of):
         ("ui.theme", "x" * 999, f"'{'x' * 60}' is not declared: "),
         ("often", None, "None is not declared: an answer to often must be True or False; for no answer, make it categorical"),
         ("size", None, "None is not declared: an answer to size must be a number; declare `none` for no answer"),
-        ("size", "3", "'3' is not declared: an answer to size must be a number"),
+        ("size", "3", "'3' is not declared: an answer to size must be a number; did you mean 3, without quotes?"),
+        ("size", "three", "'three' is not declared: an answer to size must be a number"),
         ("often", object(), "an object of type object is not declared: an answer to often must be "),
     ],
 )
@@ -513,6 +516,7 @@ def test_an_undeclared_answer_is_named_while_developing(client_of, caplog, metri
         (True, ["a", "tiktok", 3], "'tiktok' is not declared: {rule}: a, b, c. It counts as 'c', and the other options stay; "),
         (True, ["a", ["x"]], "['x'] is not declared: {rule}: a, b, c. It counts as 'c', and the other options stay"),
         (False, ["a", "tiktok"], "'tiktok' is not declared: {rule}: a, b, c. A random set was reported instead; "),
+        (True, "a", "'a' is not declared: an answer to to must be a set or list of options: a, b, c; did you mean ['a']? Its"),
         (True, "tiktok", "'tiktok' is not declared: an answer to to must be a set or list of options: a, b, c. Its other was"),
         (True, ["a"] * 2000, "['a', 'a', 'a', 'a', 'a'] is not declared: an answer to to must be a set or list of options: a, b"),
     ],
@@ -534,11 +538,41 @@ def test_a_number_beyond_the_range_is_named_while_developing(client_of, caplog, 
     client = client_of(registry=parse(REGISTRY.replace('unit = "bytes"', 'unit = "bytes"\nper_period = 100')), **options)
     for number in (10, 3210000, -1):
         assert client.record("size", number)
-    words = "3210000 is beyond the range, 0 to 10 bytes: the nearer end was reported instead; stats() counts such numbers"
+    words = "3210000 is beyond the range, 0 to 10 bytes: the nearer end was reported instead; stats() counts such answers"
     assert caplog.messages == [f"deniable: size: clipped: {words}"] * named
     arrival = client.flush(60)
     assert arrival.clipped == ({"size": 2} if named else {})
-    assert str(arrival) == f"arrived: 3 reports (size){'; 2 clipped (size)' * named}"
+    clipped = f"; 2 clipped numbers (size); why: size: {INSTEAD['clipped'].words()}"
+    assert str(arrival) == f"arrived: 3 reports (size){clipped * named}"
+    assert client.stats()["clipped"] == 2
+
+
+@pytest.mark.parametrize(
+    ("unit", "number", "words"),
+    [
+        ("h", 36000, "36000 is beyond the range, 0 to 48 h (36000 s are 10 h)"),
+        ("ms", 0.2e9, "200000000.0 is beyond the range, 0 to 48 ms"),
+        ("ms", 30000, "30000 is beyond the range, 0 to 48 ms (30000 us are 30 ms)"),
+        ("bytes", 3600, "3600 is beyond the range, 0 to 48 bytes"),
+        ("s", -1, "-1 is beyond the range, 0 to 48 s"),
+    ],
+)
+def test_a_time_in_another_unit_is_guessed(unit, number, words):
+    """While developing only: where another unit of time would be within the range, the text says what it would be."""
+    registry = parse(registry_toml(metric_toml("size", range=[0, 48], unit=unit, estimate="mean")))
+    assert clipped(registry.metrics["size"], number, reported=False).partition(": ")[0] == words
+
+
+@pytest.mark.parametrize(("options", "named"), [({"dsn": "http://k@localhost/shop"}, True), ({}, False)])
+def test_a_set_that_is_cut_is_named_while_developing(client_of, caplog, options, named):
+    """Once, and `flush` counts such answers. On people's devices nothing shows it, but a count that stays there."""
+    metric = metric_toml("to", type="set", values=["a", "b", "c"], most=2, per_period=100)
+    client = client_of(registry=parse(registry_toml(metric)), segments={}, **options)
+    for answer in (["a", "b"], ["a", "b", "c"], {"c", "a", "b"}, ["a", "a", "a"]):
+        assert client.record("to", answer)
+    words = "['a', 'b', 'c'] has more than 2 options: 2 of them, drawn at random, counted; stats() counts such answers"
+    assert caplog.messages == [f"deniable: to: clipped: {words}"] * named
+    assert client.flush(60).clipped == ({"to": 2} if named else {})
     assert client.stats()["clipped"] == 2
 
 
@@ -690,7 +724,7 @@ def test_an_arrival_says_of_each_metric_what_became_of_it(case, monkeypatch):
         f"{REFUSALS['definition_mismatch'].happened}; {ANSWERS['before_init'].happened}; "
         f"offten: {ANSWERS['unknown_metric'].happened}; split: {off}; old: its collection has ended (on 2001-01-01); "
         "rare: `sample` has left this answer out (it is 0.000001); "
-        f"ui.theme: {ANSWERS['this_period'].happened} (1 in each day)"
+        f"ui.theme: {ANSWERS['this_period'].happened} (1 in each day); often: {INSTEAD['undeclared'].words()}"
     )
     assert arrival.metrics["often"] == {"refused": 1, "sent": 1}
     assert arrival.metrics["ui.theme"] == {"sent": 1, "this_period": 1}
@@ -737,7 +771,8 @@ def test_a_timeout_says_that_no_answer_has_come(client_of):
     release = threading.Event()
     client = client_of(lambda *_: release.wait(300) and (202, {}, None), state=None)
     client.record("often", value=True)
-    assert str(client.flush(0.1)) == "not delivered: 1 report kept for another try (often); why: no answer has come yet"
+    words = "not delivered: 1 report kept for another try (often); why: no answer has come yet; a longer timeout may bring one"
+    assert str(client.flush(0.1)) == words
     release.set()
 
 

@@ -277,7 +277,9 @@ def test_distributions_of_kept_numbers(way, monkeypatch, absent):
     assert mechanism.ratio < worst(days) <= mechanism.permanent_ratio
 
 
-@pytest.mark.parametrize("options", [{}, {"other": "z"}, {"sample": "0.5"}, {"joint": True, "other": "z"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"other": "z"}, {"sample": "0.5"}, {"joint": True, "other": "z"}, {"most": 1}, {"most": 2, "other": "z"}]
+)
 def test_sets(way, options):
     """Sets that differ in every option have one epsilon between them; what is no set is reported, too."""
     metric = declare({"type": "set", "values": ("x", "y", "z")}, options)

@@ -366,6 +366,21 @@ FAULTS = [
     ),
     (HEAD + metric(estimate='"mean"'), "m", "estimate: remove it; only a metric of type ordinal or number has it", "mean"),
     (HEAD + metric(type='"set"', joint='"yes"'), "m", "joint: write true or false, without quotes", "yes"),
+    *(
+        (
+            HEAD + metric(type='"set"', most=written),
+            "m",
+            "most: write the most options that people choose, a whole number from 1 to 2, or remove it",
+            most,
+        )
+        for written, most in (("0", 0), ("3", 3), ("true", True), ('"1"', "1"), ("1.5", 1.5))
+    ),
+    (
+        HEAD + metric(type='"set"', most="2", joint="true"),
+        "m",
+        "most: write either this or joint = true; of capped answers no pairs are estimated",
+        2,
+    ),
     (HEAD + metric(joint="true"), "m", "joint: remove it; only a metric of type set has it", True),
     (
         HEAD + metric(type='"set"', none='"a"'),

@@ -70,7 +70,8 @@ def test_the_largest_comes_first(path):
     assert "x (4 x 1,099 of releases, for 1095)" in large.made_of()
     assert "export.used@1 1 MiB" in space.summary([small, large]).partition("most of it for ui.search@1 ")[2]
     other = replace(small, app="games")
-    assert f"export.used@1 of {small.app} 1 MiB, export.used@1 of games 1 MiB" in space.summary([small, other])
+    assert f"export.used@1 of {small.app} 1 MiB, export.used@1 of games 1 MiB" in space.summary([large, small, other])
+    assert space.summary([small, small]) == "sums and releases take at most 1 MiB in the store"
 
 
 def test_an_app_in_parts_has_sums_in_each(path):

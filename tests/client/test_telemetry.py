@@ -282,6 +282,25 @@ def test_a_look_does_not_begin_the_pause(telemetry, keep, monkeypatch):
     assert (spool.free_at, spool.reports) == (None, 3)
 
 
+@pytest.mark.parametrize("exit_", ["auto", "wait"])
+@pytest.mark.parametrize("action", ["on", "show", "status"])
+def test_a_look_warns_of_nothing(registry, monkeypatch, action, exit_):
+    """What this period has already is dropped without a word, also in a tool that waits at its end."""
+    tool = Telemetry("http://k@127.0.0.1:1/shop", registry=registry, version="1.0", ci=True, exit=exit_)
+    tool.turn_on()
+    hidden = []
+    monkeypatch.setattr(log, "hide", lambda: hidden.append(True))
+    monkeypatch.setattr(sys, "argv", ["shop", "build"])
+    tool.record_usage("build")
+    assert hidden == []
+    deniable.close(0)
+    monkeypatch.setattr(deniable, "_client", None)
+    monkeypatch.setattr(sys, "argv", ["shop", "telemetry", action])
+    tool.record_usage("telemetry")
+    assert deniable.stats()["dropped"]["this_period"] > 0
+    assert hidden == [True]
+
+
 @pytest.mark.parametrize(
     ("arguments", "looks"),
     [

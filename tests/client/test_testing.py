@@ -22,6 +22,7 @@ from deniable.registry import parse
 from deniable.testing import Attempt, Capture, Captured, Clock, StubServer
 from deniable.transport.dsn import Dsn
 
+ONCE = "the device has already made its reports of this period"
 SEGMENTS = {"platform": "linux"}
 QUICK = SenderSettings(flush_at=1, flush_interval=0.2, timeout=60)
 
@@ -406,7 +407,10 @@ def test_flush_says_what_a_device_would_send(tmp_path):
         assert str(client.flush()) == "nothing to send: nothing was recorded"
         for _ in range(2):
             client.record("seen", value=True)
-        assert (bool(client.flush()), str(client.flush())) == (True, "arrived: 1 report; 1 answer dropped as this_period")
+        assert (bool(client.flush()), str(client.flush())) == (
+            True,
+            f"arrived: 1 report; 1 answer dropped as this_period; why: {ONCE}",
+        )
         clock.advance(hours=1)
         client.record("seen", value=True)
         client.record("old", value=True)
@@ -509,6 +513,32 @@ def test_failures_are_planned(stub, client_to):
     assert stub.wait(1, timeout=120)
     assert [attempt.status for attempt in stub.attempts] == [503, 503, 202]
     assert len({attempt.key for attempt in stub.attempts}) == 1
+
+
+def test_a_wait_says_what_came(stub, client_to, registry, monkeypatch):
+    """And what was refused or dropped, and why: a bare False would not help whoever reads a failed assertion."""
+    assert repr(stub.wait(1, timeout=0)) == "<0 reports of 1 came; the client is off: deniable.init was not called>"
+    monkeypatch.setattr(deniable, "_client", client_to(stub, registry=registry))
+    words = "<0 reports of 1 came; the client of this process has recorded nothing>"
+    assert repr(stub.wait(1, timeout=0)) == words
+    deniable.record("ui.theme", "dark")
+    with pytest.raises(ParameterError):
+        deniable.record("ui.colour", "dark")
+    stub.fail(401)
+    assert not deniable.flush(60)
+    waited = stub.wait(1, timeout=0)
+    assert (bool(waited), waited.in_time, waited.reports) == (False, False, 0)
+    assert "1 request refused, 401 planned: " in waited.says
+    assert "1 answer dropped as unknown_metric: the registry does not declare the metric; correct the name" in waited.says
+
+
+def test_a_wait_that_is_over(stub, client_to):
+    """It is true, and its text is short."""
+    client = client_to(stub)
+    assert client.record("ui.theme", "dark")
+    waited = stub.wait(1, timeout=120)
+    assert waited
+    assert repr(waited) == "<1 report of 1 came>"
 
 
 def test_a_lasting_failure_ends(stub):

@@ -375,7 +375,7 @@ def test_the_command_prints_the_sentences_and_a_table(url, command):
     sentences = query.last(84).says()["theme"]
     rows = query.by("platform").last(84).rows()
     row, days = rows[0], [(each["from"] or "", each["to"]) for each in rows if each["to"]]
-    first, last = min(days)[0], max(to for _, to in days)
+    first, last = min(days)[0], min(max(to for _, to in days), str(datetime.now(UTC).date()))
     head = f"Rows from {first} to {last}:" if first else f"Rows up to {last}:"
     assert out.startswith("\n".join(sentences) + f"\n\n{head}\n\nPLATFORM  VALUE")
     assert re.search(rf"^{row['platform']} +{row['value']} +{100 * row['estimate']:.2f}% ", out, re.MULTILINE)
@@ -437,7 +437,10 @@ def test_the_command_says_what_is_missing(url, command):
     status, _, err = command("", "theme", key="")
     assert (status, err) == (
         2,
-        "deniable query: set DENIABLE_URL (the server's address) and DENIABLE_READ_KEY (a read key of the app)\n",
+        (
+            "deniable query: set DENIABLE_URL (the server's address) and DENIABLE_READ_KEY (a read key of the app); "
+            "`deniable serve` prints the lines to copy\n"
+        ),
     )
     assert command("http://127.0.0.1:9", "theme")[0] == 2
 

@@ -25,6 +25,7 @@ from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.absence import nearest, why_absent
 from deniable_aggregator.answer.model.fields import Span
 from deniable_aggregator.answer.model.shares import ValueEstimate, ValueShare
+from deniable_aggregator.decode.options import options_of
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import connect
 from deniable_server import create_app
@@ -152,7 +153,8 @@ class Rows(HTMLParser):
             self.rows.append([])
             self._cell = False
         elif tag in ("td", "th"):
-            self._cell = ("aria-hidden", "true") not in attrs
+            # The line of a value over time is no number of this table.
+            self._cell = not {("aria-hidden", "true"), ("class", "line")} & set(attrs)
             if self._cell:
                 self.rows[-1].append("")
 
@@ -212,13 +214,14 @@ def test_each_page_leads_to_how_an_estimate_is_read(client, page):
 
 def test_the_style_sheet_and_icon_fetch_nothing(client):
     """What the pages load is served here, loads nothing further, and sends and keeps nothing."""
-    for name in ("dashboard.css", "icon.svg", "coin.js", "pages.js"):
+    most = {"dashboard.css": 24_000, "about.css": 1_500, "coin.js": 4096, "pages.js": 4096, "icon.svg": 1_000}
+    for name, bytes_ in most.items():
         response = client.get(f"/static/{name}")
         assert response.status_code == 200
         text = response.get_data(as_text=True).replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?:|url\(|@import|fetch\(|XMLHttp|sendBeacon|Storage|cookie", text)
         assert not re.search(r"innerHTML|insertAdjacent|eval|document\.write", text)  # a label stays a text
-        assert len(text) < 4096 or not name.endswith(".js")
+        assert len(text.encode()) < bytes_
         response.close()
 
 
@@ -350,6 +353,15 @@ def test_each_metric_has_the_same_share_of_the_list():
     assert list_page.together([Listed([])], 0)[0].claims == []
 
 
+def test_each_change_is_named_in_the_first_sentences():
+    """Three with their sizes, and others by their names."""
+    move = SimpleNamespace(is_trend=False, p_holm=0.01)
+    rows = [SimpleNamespace(id=id_, state="changed", moves=[move]) for id_ in "abcdefghi"]
+    for changed, more in ((1, ""), (3, ""), (4, " And d."), (5, " And d and e."), (9, " And d, e, f, g and 2 more.")):
+        answer = list_page.headline(rows[:changed])
+        assert ([each.id for each in answer["changes"]], answer["more"]) == (list("abc")[: min(changed, 3)], more)
+
+
 @pytest.mark.parametrize("alike", [False, True], ids=["independent", "dependent"])
 @pytest.mark.parametrize("real", [0, 1, 3])
 def test_a_list_makes_few_false_claims(alike, real):
@@ -404,6 +416,13 @@ def test_epsilon_is_read_in_plain_language(app, client):
     fill_all(app)
     assert "at most e<sup>ε</sup>&nbsp;=&nbsp;2.72 times" in client.get("/m/ui.choice").get_data(as_text=True)
     assert "at most e<sup>ε</sup>&nbsp;=&nbsp;3.00 times" in client.get("/m/ui.dark").get_data(as_text=True)
+
+
+def test_the_page_says_what_readers_learn(client):
+    """After the local epsilon stands the central one of one report, with its condition."""
+    html = client.get("/m/ui.choice").get_data(as_text=True)
+    assert re.search(r"whatever else they know.*Readers of published sums learn at most ε = 0\.\d+ of it, with delta 1e-06", html)
+    assert "if the operator is trusted and 500 reports of each period and segment are honest; with half of them" in html
 
 
 def test_the_numbers_are_those_of_the_api(app, client):
@@ -577,16 +596,16 @@ def test_too_few_reports_are_not_shown(app, client):
 
 
 def test_very_many_values_have_pages(app, client):
-    """Of 600 values each page shows 80 on one scale, in less than 200 KB, with links to its neighbours."""
+    """Of 600 values each page shows 30 on one scale, in less than 60 KB, with links to its neighbours."""
     fill_all(app)
-    pages = [client.get(f"/m/wide?order=domain&page={page}").get_data(as_text=True) for page in range(1, 9)]
+    pages = [client.get(f"/m/wide?order=domain&page={page}").get_data(as_text=True) for page in range(1, 21)]
     assert [row[0].removesuffix("(not detected)") for page in pages for row in Rows(page).rows] == [f"v{i}" for i in range(600)]
     assert len({re.search(r'<g id="grid">.*?</g>', page)[0] for page in pages}) == 1
-    assert max(len(page.encode()) for page in pages) < 200_000
-    assert "Values 81 to 160 of 600." in pages[1]
-    for page, links in zip(pages, ([2], *([page - 1, page + 1] for page in range(2, 8)), [7]), strict=True):
-        assert [int(results) for results in re.findall(r'order=domain&amp;page=(\d)" rel', page)] == links
-    for page in ("0", "9", "x", "1" * 30):
+    assert max(len(page.encode()) for page in pages) < 60_000
+    assert "Values 31 to 60 of 600." in pages[1]
+    for page, links in zip(pages, ([2], *([page - 1, page + 1] for page in range(2, 20)), [19]), strict=True):
+        assert [int(results) for results in re.findall(r'order=domain&amp;page=(\d+)" rel', page)] == links
+    for page in ("0", "21", "x", "1" * 30):
         assert client.get(f"/m/wide?page={page}").status_code == 404
 
 
@@ -1061,6 +1080,8 @@ NUMBERS = registry_toml(
     metric_toml("rating", type="ordinal", values=["bad", "fair", "good"], estimate="mean", description="The rating"),
     metric_toml("mood", type="ordinal", values=["bad", "fair", "good"]),
     metric_toml("used", type="set", values=["search", "share", "sync"], joint=True, epsilon=2.0),
+    metric_toml("few", type="set", values=["a", "b", "c", "d"], most=2, epsilon=2.0),
+    metric_toml("several", type="set", values=["a", "b", "c", "d"], epsilon=4.0),
     publication={"min_reports": 1},
 )
 
@@ -1091,11 +1112,19 @@ def _fill_numbers(app: Flask) -> None:
         fill(app, id_, (len(points) * cells).round().astype(int).tolist())
     fill(app, "mood", [1000, 2000, 1000])
     fill(app, "used", [500, 100, 100, 500] * 3)
+    for id_ in ("few", "several"):
+        counted = options_of(declared[id_].mechanism).draw_sets(4000, np.array([0.5, 0.3, 0.2, 0.05]), np.random.default_rng(8))
+        fill(app, id_, counted.cells.tolist())
     publish(app)
 
 
 @pytest.mark.parametrize(
-    "page", ["/", *(f"/m/{id_}" for id_ in ("startup", "session", "rating", "mood", "used")), "/m/startup?view=cumulative"]
+    "page",
+    [
+        "/",
+        *(f"/m/{id_}" for id_ in ("startup", "session", "rating", "mood", "used", "few", "several")),
+        "/m/startup?view=cumulative",
+    ],
 )
 @pytest.mark.parametrize("filled", [False, True])
 def test_pages_of_numbers_are_safe_html(request, make, page, filled):
@@ -1161,6 +1190,13 @@ def test_ordered_answers_and_sets(numbers):
         r"<bdi>search and share</bdi>: \d+\.?\d*% of people \(\d+\.?\d*% to \d+\.?\d*%, from [\d,]+ reports\), not by chance",
         used,
     )
+    assert "Each report is about 2 options, drawn at random." in used
+    few, several = (client.get(f"/m/{id_}").get_data(as_text=True) for id_ in ("few", "several"))
+    cut = "Of an answer with more than 2 options, 2 drawn at random on the device count. So each share is of people whose answer"
+    assert cut in few
+    assert "Each report is about all options." in few
+    assert "Reports about it" not in few
+    assert "Each report is about 3 options, drawn at random." in several
 
 
 @pytest.mark.parametrize(
@@ -1181,7 +1217,7 @@ def test_a_sentence_comes_first(numbers, page, words):
     html = numbers.test_client().get(f"/m/{page}").get_data(as_text=True)
     match = re.search(r'<p class="headline" dir="auto">(.*?)</p>', html)
     assert match
-    assert re.fullmatch(words, match[1]), match[1]
+    assert re.fullmatch(words, re.sub("</?span>", "", match[1])), match[1]
     assert html.index("headline") < html.index('class="facts"')
 
 

@@ -266,7 +266,7 @@ def test_what_workers_fail_at_shows(filled, admin, browse):
     get, failing = browse(admin), Faults(filled.store, Events())
 
     def page():
-        return get("/live").get_data(as_text=True)
+        return get("/health").get_data(as_text=True)
 
     assert filled.get("/api/v1/live", admin).get_json()["faults"] == {}
     assert "Something fails" not in page()
@@ -274,6 +274,7 @@ def test_what_workers_fail_at_shows(filled, admin, browse):
         raise ValueError("7 reports")
     assert filled.get("/api/v1/live", admin).get_json()["faults"] == {"publisher of plugin": "ValueError"}
     assert "publisher of plugin" in page()
+    assert "Something fails" in get("/live").get_data(as_text=True)
     assert "7 reports" not in page()
     with failing.alone("publisher", "plugin"):
         pass
@@ -445,3 +446,39 @@ def test_empty_cards_say_what_is_awaited(shop, browse):
         shop.drain()
     assert seen[0].count("100 reports are needed, and the next release is due") == 2
     assert re.sub(r'name="token" value="[^"]+"', "", seen[0]) == re.sub(r'name="token" value="[^"]+"', "", seen[1])
+
+
+def test_the_page_of_health(shop, admin, browse):
+    """For admin keys: what waits, what was refused and what to do, and what looks made up. Others are refused."""
+    get = browse(admin)
+    fresh = get("/health").get_data(as_text=True)
+    assert "<td>0 workers</td>" in fresh
+    assert "None. Numbers of all metrics are what honest devices send." in fresh
+    shop.post({"format": 1, "groups": [shop.group("plugin", [0] * 300, segment="platform=linux")]})
+    shop.post({"format": 1, "groups": [shop.group("plugin", [0], version=7), shop.group("export.used", [0] * 2, metric="gone")]})
+    made_up(shop, "platform=macos", 200)
+    assert "<td>2 batches" in get("/health").get_data(as_text=True)
+    shop.drain()
+    Watch(shop.store, shop.app.registry).check(int(time.time()))
+    page = get("/health").get_data(as_text=True)
+    assert re.search(r'<th scope="row">plugin version 1</th><td>1</td><td><code>unknown_version</code>: ', page)
+    assert re.search(r'<th scope="row">metrics that are not declared</th><td>2</td><td><code>unknown_metric</code>: ', page)
+    assert '<h3><a href="/m/plugin/live">plugin</a></h3>' in page
+    assert "made for another definition" in page
+    assert browse(READ)("/health").status_code == 403
+    assert shop.http.get("/health").status_code == 303
+    assert '<a href="/health">Health</a>' in get("/").get_data(as_text=True)
+    assert "/health" not in browse(READ)("/").get_data(as_text=True)
+
+
+def test_the_strip_says_of_what_reports_were_refused(shop, browse, monkeypatch):
+    """Of which metrics within a day, as of the last full hour: for a read key as well, without any number."""
+    get = browse(READ)
+    assert '<dt>Refused</dt><dd class="ok">none within a day</dd>' in get("/").get_data(as_text=True)
+    shop.post({"format": 1, "groups": [shop.group("plugin", [0] * 23, version=7), shop.group("plugin", [0], metric="gone")]})
+    assert "none within a day" in get("/").get_data(as_text=True)  # of this hour nothing is said
+    later = time.time() + 3600
+    monkeypatch.setattr("deniable_aggregator.store.Store.now", lambda _: later)
+    page = get("/").get_data(as_text=True)
+    assert '<dt>Refused</dt><dd class="no">reports of a metric that is not declared and plugin</dd>' in page
+    assert "23" not in re.sub(r"[0-9a-f-]{16,}", "", page)

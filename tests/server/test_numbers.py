@@ -24,6 +24,7 @@ REGISTRY = registry_toml(
     metric_toml("memory", range=[0, 16], unit="GB", estimate="distribution", epsilon_permanent=8, epsilon=4),
     metric_toml("used", type="set", values=["export", "print", "share"], epsilon=4),
     metric_toml("together", type="set", values=["a", "b", "c"], joint=True, epsilon=4),
+    metric_toml("few", type="set", values=[*"abcdefgh"], most=2, epsilon=2),
     metric_toml("mood", type="ordinal", values=["bad", "fair", "good", "great"], epsilon=4),
     metric_toml("rating", type="ordinal", values=["1", "2", "3", "4", "5"], estimate="mean", epsilon=4),
     segments={"platform": ["linux", "macos"]},
@@ -284,6 +285,19 @@ def test_a_joint_set(numbers, answered):
     assert pairs["a", "b"]["p_value"] < 1e-6
 
 
+def test_a_capped_set(numbers, answered):
+    """Longer answers are cut: a share is of cut answers, the number of options is too, and each rests on all reports."""
+    answered(numbers, "few", [[["a", "b"]] * 800 + [["a"]] * 400 + [["b", "c", "d", "e"]] * 800])
+    numbers.drain(days=5)
+    body = answer_of(numbers, "few")
+    assert body["n"] == 2000
+    for row, true in zip(body["estimates"], (0.6, 0.6, 0.2, 0.2, 0.2, 0.0, 0.0, 0.0), strict=True):
+        assert row["simultaneous"][0] <= true <= row["simultaneous"][1]
+        assert row["n"] == 2000
+    assert body["chosen"]["interval"][0] < 1.8 < body["chosen"]["interval"][1]
+    assert body["chosen"]["pairs"] == []
+
+
 def test_an_ordinal_and_its_mean(numbers, answered):
     """An ordinal has shares, a mean position and a median; one that asks for the mean only has just that."""
     answered(numbers, "mood", [["fair", "good", "good", "great"] * 200])
@@ -301,14 +315,14 @@ def test_an_ordinal_and_its_mean(numbers, answered):
     assert body["estimates"] == []
 
 
-@pytest.mark.parametrize("metric", ["air", "start", "flights", "memory", "used", "together", "mood", "rating"])
+@pytest.mark.parametrize("metric", ["air", "start", "flights", "memory", "used", "together", "few", "mood", "rating"])
 @pytest.mark.parametrize("reports", [0, 1])
 def test_nothing_and_one_report(serve, answered, metric, reports):
     """Without reports, and with one in a trial, every metric has an answer without a made-up figure."""
     served = serve(REGISTRY.replace("min_reports = 100", "trial = true"))
     if reports:
         values = served.app.registry.metrics[metric].values
-        answered(served, metric, [[list(values[:1]) if metric in ("used", "together") else values[0] if values else 5]])
+        answered(served, metric, [[list(values[:1]) if metric in ("used", "together", "few") else values[0] if values else 5]])
         served.drain()
     body = answer_of(served, metric, "")
     assert body["n"] == reports

@@ -110,6 +110,7 @@ def test_pages_tell_of_alarms(served, page):
     html = page("/m/plugin/live")
     assert "Some of these reports look made up" in html
     assert "bits set" in html
+    assert re.search(r"<li><b>(Week of )?\d{1,2} [A-Z][a-z]{2} \d{4}(</b>|[:,])", html)  # as dates, and not as 2026-W47
     assert "Honest reports do so with probability" in html
     assert "What to do" in html
     influence = float(served.mechanism("plugin").influence)

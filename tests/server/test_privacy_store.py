@@ -16,6 +16,8 @@ from registries import metric_toml, registry_toml
 from deniable.commands import entry as cli
 from deniable_aggregator.alarms.watcher import Watch
 from deniable_aggregator.archive.folder import Folder
+from deniable_aggregator.audit import history
+from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.worker import Worker
@@ -80,6 +82,7 @@ def beat_and_recount(store):
     LastRecount(int(time()), 1, 0, 0).note(store)
     snapshot.note(store._client, time())
     latest_reports.add(store, [latest_reports.LatestReport(0, "export", 1, "", b"0")])  # as in a trial
+    history.note(AuditLog(store), {"theme": {"question": "Which theme"}})  # as where results are public
 
 
 def test_the_schema_is_complete(shop, store_url, tmp_path):

@@ -18,11 +18,17 @@ from tallies import of_places
 from deniable.registry import period
 from deniable.wire.report import Stratum
 from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.difference import compare
 from deniable_aggregator.answer.figures import Measure
+from deniable_aggregator.answer.model.fields import Days, so_far
+from deniable_aggregator.answer.over_time import series
+from deniable_aggregator.answer.question import date_range
+from deniable_aggregator.answer.select import Published
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import connect
 from deniable_query import Query
 from deniable_server import create_app
+from deniable_server.pages.parts import segments
 from deniable_server.settings import Settings
 
 READ = "shop-reads"
@@ -33,6 +39,7 @@ REGISTRY = registry_toml(
     metric_toml("used", mechanism="grr", segments=["platform"], min_reports=300),
     metric_toml("theme", values=["dark", "light", "blue"], epsilon=2.0, mechanism="grr"),
     metric_toml("length", range=[0, 60], unit="min", estimate="mean", epsilon=2.0, period="month", segments=["platform"]),
+    metric_toml("wait", range=[0, 60], unit="s", estimate="distribution", epsilon=4.0, period="month", segments=["platform"]),
     metric_toml("gear", values=[f"tool {number}" for number in range(8)], epsilon=4.0, mechanism="grr", period="month"),
     segments={"platform": ["linux", "macos", "beos"]},
     publication={"min_reports": 1},
@@ -70,6 +77,10 @@ def fill(shop):
         for platform, at in (("linux", 0.3), ("macos", 0.5)):
             counted = of_places(declared.mechanism, np.full(4000, at), rng)
             strata[Stratum("length", 1, declared.fingerprint, month, f"platform={platform}")] = counted.cells
+        declared = shop.highest["wait"]
+        for platform, at in (("linux", 0.3), ("macos", 0.6)):
+            counted = of_places(declared.mechanism, rng.normal(at, 0.05, 4000).clip(0, 1), rng)
+            strata[Stratum("wait", 1, declared.fingerprint, month, f"platform={platform}")] = counted.cells
         # The fourth tool is rare in the last month, and the last one is frequent only then.
         gear, last = [200, 180, 160, 140, 120, 100, 60, 20], [200, 180, 160, 20, 120, 100, 60, 150]
         counts = np.array(last if place == len({str(day)[:7] for day in DAYS}) - 1 else gear, np.int64)
@@ -256,6 +267,147 @@ def test_segments_of_a_number_have_a_sentence(client):
     compared = page(client, "/m/length/compare?a=platform%3Dlinux&b=platform%3Dmacos")
     by = re.search(r"by ([\d.]+ to [\d.]+\u202fmin)\)", html)[1]  # of one comparison both pages have one interval
     assert f", by {by}." in re.search(r'<p class="headline" dir="auto">(.*?)</p>', compared)[1]
+
+
+def test_segments_are_compared_by_the_answer_that_is_chosen(client):
+    """The page, its file and the query say the same of it; one that is none is refused."""
+    html = page(client, "/m/used?value=no")
+    table = html.partition('id="segments"')[2]
+    assert "<option selected>no</option>" in table
+    rows = ask(
+        client,
+        metrics=["used"],
+        dimensions=["platform", "value"],
+        filters=[["is", "value", ["no"]]],
+        compare={"dimension": "platform", "base": "linux"},
+    )
+    (macos,) = [row for row in rows if row["platform"] == "macos"]
+    assert "“no” is more frequent with platform macos" in table
+    assert f"{100 * macos['estimate']:.1f}%" in table.partition(">macos<")[2].partition("</tr>")[0]
+    (link,) = re.findall(r'href="([^"]+)"[^>]*>Segments \(CSV\)', html)
+    lines = list(csv.DictReader(StringIO(page(client, unescape(link)))))
+    assert {line["value"] for line in lines} == {"no"}
+    assert [line["p_holm"] for line in lines if line["name"] == "macos"] == [str(macos["p_holm"])]
+    refused = client.get("/m/used?value=maybe")
+    assert (refused.status_code, "has no answer &#39;maybe&#39; here" in refused.text) == (400, True)
+
+
+def test_medians_of_segments_are_compared(client):
+    """Where the distribution is estimated, by the test of a query."""
+    html = page(client, "/m/wait?value=p50").partition('id="segments"')[2]
+    assert '<option value="p50" selected>Median</option>' in html
+    rows = ask(
+        client,
+        metrics=["wait"],
+        dimensions=["platform", "value"],
+        filters=[["is", "value", ["p50"]]],
+        compare={"dimension": "platform", "base": "linux"},
+    )
+    (macos,) = [row for row in rows if row["platform"] == "macos"]
+    ends = [macos["diff_low_all"], macos["diff_high_all"]]
+    assert macos["p_holm"] < 0.05
+    assert f"<b>higher ({Measure(is_share=False, unit='s').signed(ends)})</b>" in html
+    assert re.search(r'<p class="says">The median is higher with platform macos', html)
+
+
+def test_each_value_has_its_line_in_the_table(client):
+    """With the first and the last estimate of the series, on a scale of its own; consistent shares have none."""
+    html = page(client, "/m/gear").partition('id="values"')[2].partition("</table>")[0]
+    lines = re.findall(r"<bdi>([^<]+)</bdi>.*?<path d=\"([^\"]+)\"/></svg>([^<]+)</td></tr>", html)
+    shop = client.application.extensions["deniable"].apps["shop"]
+    course = series(Published.of_each(shop, [shop.highest["gear"]]))
+    assert {label for label, _, _ in lines} == {f"tool {number}" for number in range(8)}
+    for label, path, words in lines:
+        (line,) = [each for each in course.lines if each.label == label]
+        first, last = line.points[0], line.points[-1]
+        measure = Measure(is_share=True)
+        text = [measure.estimate(point.estimate, point.interval) for point in (first, last)]
+        assert words == f"{text[0].removesuffix('%')} \N{RIGHTWARDS ARROW} {text[1]}"
+        assert (path.startswith("M0 "), path.count("L"), "L99 " in path) == (True, len(course.periods) - 1, True)
+    assert 'class="line"' not in page(client, "/m/gear?view=consistent")
+
+
+def test_a_picture_is_of_the_answer_that_is_chosen(client):
+    """One beyond those that the page draws, too; without one the picture has them all."""
+    svg = page(client, "/m/gear/chart.svg?value=tool%204")
+    assert "gear: tool 4, by month" in svg
+    assert svg.count("<path") < page(client, "/m/gear/chart.svg").count("<path")
+    drawn = page(client, "/m/gear")
+    assert any(f"<bdi>tool {number}</bdi> <b>" not in drawn for number in range(8))
+    assert all("gear: tool" in page(client, f"/m/gear/chart.svg?value=tool%20{number}") for number in range(8))
+    assert client.get("/m/gear/chart.svg?value=tool%209").status_code == 404
+
+
+def test_sentences_are_of_the_months_that_were_chosen(client):
+    """Of whole months: the last two that are over, as their comparison has them; one that the range cuts is left out."""
+    shop = client.application.extensions["deniable"].apps["shop"]
+    published = Published.of_each(shop, [shop.highest["used"]])
+    months = list(dict.fromkeys(f"{day:%Y-%m}" for day in DAYS))
+    whole = [
+        month for month in months[1:] if date_range.DateRange(None, period.bounds(str(LAST), "day")[1]).holds(month, "month")
+    ]
+    monthly = series(published, by="month")
+    assert [each.period for each in monthly.periods] == months
+    assert [each.closed for each in monthly.periods] == [month in whole or month == months[0] for month in months]
+    (yes,) = [line for line in monthly.lines if line.value is True]
+    (row,) = [row for row in compare(published, *whole[-2:]).differences if row.value is True]
+    assert (yes.change.since, yes.change.last, yes.change.difference) == (*whole[-2:], row.difference)
+    assert yes.change.simultaneous == row.simultaneous
+    html = page(client, "/m/used?by=month")
+    words = figures.moments(*whole[-2:], "month")
+    assert monthly.says in unescape(html)
+    assert f"from {words}" in monthly.says
+    assert f"from {words}" not in page(client, "/m/used")
+    begins = period.bounds(whole[-2], "month")[0] + timedelta(days=3)
+    cut = series(published, by="month", dates=date_range.DateRange(begins, None))
+    assert all(line.change is None for line in cut.lines)
+
+
+def test_ends_of_a_trend_that_is_not_found_can_be_compared(client):
+    """How far the answer may have moved in all stands beside it."""
+    html = page(client, "/m/used")
+    words = r"No trend beyond chance from [^:]*: [^,]* points a \w+, so [^,]* in all are possible\."
+    pattern = rf'{words} <a href="([^"]+)">Compare both ends'
+    (address,) = re.findall(pattern, html)
+    assert unescape(address) == f"/m/used/compare?a={DAYS[20]}&b={DAYS[-1]}"
+    assert client.get(unescape(address)).status_code == 200
+
+
+def test_days_that_have_not_come_are_not_named():
+    """Of an open week the sentence ends with the day on which it was published."""
+    days = Days(DAYS[0], DAYS[6])
+    at = datetime(DAYS[3].year, DAYS[3].month, DAYS[3].day, 9, tzinfo=UTC)
+    assert so_far(days, at) == Days(DAYS[0], DAYS[3])
+    assert so_far(days, at + timedelta(days=9)) == so_far(days, None) == days
+    assert so_far(Days(None, DAYS[6]), at) == Days(None, DAYS[3])
+
+
+def test_the_words_beside_a_segment_agree_with_its_interval():
+    """Holm's test finds a little more than the intervals exclude: beside its verdict stands by how much at most."""
+    writer = segments._Writer(None, Measure(is_share=True), None, 0.05)
+    row = {"difference": -0.025, "diff_low_all": -0.051, "diff_high_all": 0.001, "p_holm": 0.03}
+    assert writer._against(row)[:2] == ("less", "lower (by up to 5.1 points)")
+    assert writer._against(row | {"diff_high_all": -0.001})[1] == "lower (\N{MINUS SIGN}5.1 to \N{MINUS SIGN}0.1 points)"
+    assert writer._against(row | {"p_holm": 0.06})[1] == "cannot be told apart (\N{MINUS SIGN}5.1 to +0.1 points)"
+
+
+def test_a_comparison_offers_months_and_keeps_the_range_of_its_address(client):
+    """The form has days, weeks and months, and the sides that it was opened with."""
+    months = [f"{day:%Y-%m}" for day in DAYS if day.day == 1]
+    html = page(client, f"/m/used/compare?a={DAYS[10]}..{DAYS[39]}&b={DAYS[60]}..{DAYS[89]}")
+    form = html.partition('aria-label="Compare two periods"')[2].partition("</form>")[0]
+    assert re.findall(r'<optgroup label="(\w[\w ]*)">', form) == ["In the address", "Days", "Weeks", "Months"] * 2
+    chosen = re.findall(r'<option value="([^"]+)" selected>([^<]+)<', form)
+    words = [figures.brief_range(str(DAYS[at]), str(DAYS[at + 29]), "day") for at in (10, 60)]
+    assert chosen[:2] == [(f"{DAYS[at]}..{DAYS[at + 29]}", text) for at, text in zip((10, 60), words, strict=True)]
+    assert all(form.count(f'<option value="{month}">') == 2 for month in months[1:])
+    form = page(client, f"/m/used/compare?a={months[-2]}&b={months[-1]}").partition('aria-label="Compare two periods"')[2]
+    assert "In the address" not in form
+    assert re.findall(r'<option value="([^"]+)" selected>', form)[:2] == months[-2:]
+    refused = client.get(f"/m/length/compare?a={DAYS[0].isocalendar()[0]}-W30&b={months[-1]}")
+    assert refused.status_code == 400
+    assert "No whole month lies in" in refused.text
+    assert ": length is by month." in refused.text
 
 
 def test_each_value_is_in_the_table_and_the_most_frequent_are_drawn(client):

@@ -9,7 +9,7 @@ from msgspec.structs import asdict, replace
 from deniable.wire.report import Stratum
 from deniable_aggregator.answer.absence import why_absent
 from deniable_aggregator.answer.headline import headline
-from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.model.fields import LEVEL, so_far
 from deniable_aggregator.answer.model.metric import Earlier, Latest, Listed, Measurement, Version
 from deniable_aggregator.answer.pool import merged
 from deniable_aggregator.answer.question import number_range
@@ -110,7 +110,7 @@ def measure(
         warnings=_warnings(version.declared, numbers.estimates) if cell else [],
         merged=merged(list(zip(selections, readings, strict=True)), level),
         earlier=[] if segment or dates else earlier(published, period, level),
-        says=headline(numbers, selection.days, level),
+        says=headline(numbers, so_far(selection.days, selection.updated), level),
         reason=None
         if first.n
         else f"nothing of {metric.id} is published in this range"

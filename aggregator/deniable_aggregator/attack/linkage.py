@@ -73,8 +73,10 @@ def judged(
     """Count what the observer finds."""
     right, right_without = (np.argmax(each + 1e-9 * rng.random(each.shape), axis=1) == answers for each in (posterior, without))
     claims = posterior.max(axis=1) >= SURE
-    sums = (int(each.sum()) for each in (found, claims, claims & right, right, right_without))
-    return Linked(published, len(answers), *sums, bound)
+    named, claimed, right_claims, guesses, others = (
+        int(each.sum()) for each in (found, claims, claims & right, right, right_without)
+    )
+    return Linked(published, len(answers), named, claimed, right_claims, guesses, others, bound)
 
 
 def of_nothing(answers: Integers, size: int, rng: np.random.Generator) -> Linked:

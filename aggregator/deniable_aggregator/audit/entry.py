@@ -32,6 +32,7 @@ EVENTS: Mapping[str, frozenset[str]] = MappingProxyType(
         event: frozenset(members)
         for event, members in {
             "registry.served": ("digest", "revision", "metrics", "signed"),
+            "question.noted": ("metric", "number", "hash"),
             "key.created": ("id", "role", "name"),
             "key.revoked": ("id",),
             "release.published": ("metric", "version", "period", "segment", "number", "closed"),

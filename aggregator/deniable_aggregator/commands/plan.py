@@ -54,6 +54,8 @@ def plan(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--within", type=share, metavar="W", help=about)
     parser.add_argument("--share", type=share, default=0.1, metavar="F", help="the share whose errors are shown (default 0.1)")
     parser.add_argument("--difference", type=share, metavar="D", help="size the arms of a comparison that is to see this rise")
+    about = "how many people show that one answer leads by so much; the next one has --share, and all others less, evenly"
+    parser.add_argument("--leads-by", type=share, metavar="X", help=about)
     parser.add_argument("--level", type=share, default=0.95, metavar="P", help="confidence (default 0.95)")
     parser.add_argument("--per-day", type=float, metavar="N", help="reports a day (default: of all users in a period)")
     parser.add_argument("--values", type=int, metavar="D", help="instead of FILE: answers of a list")
@@ -82,6 +84,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         within=arguments.within,
         level=arguments.level,
         difference=arguments.difference,
+        leads_by=arguments.leads_by,
         per_day=arguments.per_day,
     )
     if arguments.file is None:
@@ -102,8 +105,9 @@ def _check_purpose(arguments: argparse.Namespace) -> None:
     if arguments.file is None and not _kinds(arguments):
         how = "deniable plan FILE --users N, such as deniable plan metrics.toml --users 1e5"
         raise ConfigurationError(f"state a registry: {how}; or one of --values, --options and --range")
-    if arguments.users is None and arguments.within is None and arguments.difference is None:
-        raise ConfigurationError("state --users, --within or --difference: how many people there are, or what is to be seen")
+    if all(each is None for each in (arguments.users, arguments.within, arguments.difference, arguments.leads_by)):
+        aims = "--users, --within, --difference or --leads-by"
+        raise ConfigurationError(f"state {aims}: how many people there are, or what is to be seen")
 
 
 def _kinds(arguments: argparse.Namespace) -> list[str]:
@@ -117,7 +121,8 @@ def _for_mechanisms(arguments: argparse.Namespace, terms: Terms) -> list[Outlook
 
     if terms.users is None and terms.within is None:
         if arguments.epsilon is None:
-            raise ConfigurationError("--difference needs --epsilon; or --users and --within, to find the epsilon")
+            aim = "--difference" if terms.difference is not None else "--leads-by"
+            raise ConfigurationError(f"{aim} needs --epsilon; or --users and --within, to find the epsilon")
     elif (arguments.epsilon is None or arguments.users is None) is (terms.within is None):
         rule = "state --users and --epsilon; or --within, and one of them, to find the other"
         raise ConfigurationError(rule)
@@ -176,11 +181,13 @@ def _print(rows: Sequence[Outlook], terms: Terms, budget: Plan | None, *, as_jso
             document["budget"] = _budget(budget)
         print(json.dumps(document))
         return
+    from deniable_aggregator.accounting import readers
+
     first = ["metric"] if budget else []
     cells = ["cell"] if any(row.cell for row in rows) else []
     people, around = "reports" if terms.users else "users", f"+-{terms.level:.4g}"
     headings = [*first, *cells, "mechanism", "epsilon", "bytes", people, around, "detects", "A/B sees", "overall"]
-    headings += [*(["an arm"] if terms.difference else []), "first release"]
+    headings += [*(["an arm"] if terms.difference else []), *(["a lead"] if terms.leads_by else []), "first release"]
     print_table([headings, *([*_labels(row, first, cells), *_row(row)] for row in rows)])
     print()
     for line in _notes(rows, terms):
@@ -194,6 +201,10 @@ def _print(rows: Sequence[Outlook], terms: Terms, budget: Plan | None, *, as_jso
         figures = ", ".join(f"{id_} {percent(guess)}" for id_, guess in guesses.items() if guess is not None)
         if figures:
             print(f"Right guess in a year, from all reports of one answer, at most: {figures}; 50% is luck.")
+        crowds = [(use.metric.id, use.crowd) for use in budget.uses if use.crowd]
+        if crowds:
+            figures = ", ".join(f"{id_} {readers.upward(readers.one_report(crowd))}" for id_, crowd in crowds)
+            print(f"Central epsilon of one report, with delta {readers.DELTA:g}: {figures}. {readers.CONDITION}")
 
 
 def _labels(row: Outlook, first: Sequence[str], cells: Sequence[str]) -> list[str]:
@@ -204,12 +215,14 @@ def _labels(row: Outlook, first: Sequence[str], cells: Sequence[str]) -> list[st
 def _row(row: Outlook) -> list[str]:
     mechanism = row.mechanism
     if not mechanism:
-        return [row.metric.mechanism, "none is enough", *[_NONE] * (8 if row.terms.difference else 7)]
+        columns = 7 + bool(row.terms.difference) + bool(row.terms.leads_by)
+        return [row.metric.mechanism, "none is enough", *[_NONE] * columns]
     figures = [_figure(row, part) for part in (row.error, row.detects, row.difference, row.overall)]
-    arm = [] if row.terms.difference is None else [_NONE if row.arm is None else f"{row.arm:,}"]
+    aims = [(row.terms.difference, row.arm), (row.terms.leads_by, row.lead)]
+    needs = [_NONE if number is None else f"{number:,}" for aim, number in aims if aim is not None]
     users = _NONE if row.n is None else f"{row.n if row.terms.users else row.users:,}"
     size = str(mechanism.layout.payload_size)
-    return [mechanism.name, f"{mechanism.epsilon:.4g}", size, users, *figures, *arm, _duration(row.wait)]
+    return [mechanism.name, f"{mechanism.epsilon:.4g}", size, users, *figures, *needs, _duration(row.wait)]
 
 
 def _figure(row: Outlook, part: float | None) -> str:
@@ -241,10 +254,7 @@ def _notes(rows: Sequence[Outlook], terms: Terms) -> list[str]:
         if terms.within is not None and row.of == "mean" and not row.cell:
             name = f" of {row.metric.id}" if row.metric.id else ""
             lines.append(f"within: {terms.within:g} is part of the range{name}: {length(row.metric, terms.within).strip()}.")
-    if terms.difference is not None:
-        needs = f"reports that each of two arms needs, to see a rise by {terms.difference:g} with power 80%"
-        often = "An experiment may be looked at often, and needs more: deniable registry lint tells how many people"
-        lines.append(f"an arm: {needs}, with one look. {often}.")
+    lines += _aims(terms)
     lines += _too_few(rows)
     if terms.within is not None and terms.users and any(row.mechanism and row.cell for row in rows):
         aim = f"what all reports need for +-{terms.within:g}"
@@ -261,6 +271,18 @@ def _notes(rows: Sequence[Outlook], terms: Terms) -> list[str]:
         chosen = _chosen(rows[0].metric)
         lines.append(f"At epsilon {rows[0].mechanism.epsilon:.4g}, auto would choose {chosen}.")
     return list(dict.fromkeys(lines))
+
+
+def _aims(terms: Terms) -> Iterator[str]:
+    """Say what the columns mean that only some plans have."""
+    if terms.difference is not None:
+        needs = f"reports that each of two arms needs, to see a rise by {terms.difference:g} with power 80%"
+        often = "An experiment may be looked at often, and needs more: deniable registry lint tells how many people"
+        yield f"an arm: {needs}, with one look. {often}."
+    if terms.leads_by is not None:
+        what = f"that one answer is the most frequent, if it leads the next by {terms.leads_by:g}, with power 80%"
+        yield f"a lead: people who are needed in all to show {what}."
+        yield f"The next has a share of {terms.share:g}, or that of the others if they have more; in a set all others have it."
 
 
 def _too_few(rows: Sequence[Outlook]) -> Iterator[str]:
@@ -287,9 +309,12 @@ def _chosen(metric: Metric) -> str:
 
 
 def _budget(budget: Plan) -> dict[str, Any]:
+    from deniable_aggregator.accounting import readers
+
     return {
         "per_month": budget.budget.per_month,
         "reserved": budget.reserved_month,
         "fits": budget.fits,
         "metrics": {use.metric.id: use.reserved_month for use in budget.uses},
+        "readers": {use.metric.id: readers.one_report(use.crowd) for use in budget.uses if use.crowd},
     }

@@ -25,7 +25,7 @@ def option_shares(
     """Estimate the share of people who chose each option: of capped answers, those whose answer has it once it is cut."""
     family = options_of(mechanism)
     tally.check_decoder(mechanism)
-    support, covering = family.told(tally)
+    support, covering = family.count_options(tally)
     yes, both = ([float(each) for each in chances] for chances in (family.mechanism.yes, family.mechanism.both))
     common = (lambda places: family.common(tally, places)) if both else None
     return OptionShares(tally.n, support, covering, Channel(*yes), tuple(both), common)

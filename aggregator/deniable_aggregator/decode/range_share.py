@@ -164,7 +164,7 @@ def _rise(mechanism: Window, n: int, values: Floats, place: int) -> Floats | Non
     begin, end = ceil(values[place - 1] * steps - _CLOSE), floor(values[place] * steps + _CLOSE)
     if end - begin < max(1, ramp_length(mechanism, n) / _STEEP):
         return None
-    return np.clip((np.arange(steps + 1) - begin) / (end - begin), 0.0, 1.0)
+    return np.asarray(np.clip((np.arange(steps + 1) - begin) / (end - begin), 0.0, 1.0), np.float64)
 
 
 def _of_parts(mechanism: Mechanism, tally: Tally, low: float, high: float, *, repeats: float, permanent: bool) -> RangeShare:

@@ -25,7 +25,7 @@ _STATE = (
     *(schema.REPORTS, schema.DEAD, schema.SEEN_SECRET, schema.SEEN_HOUR),
     *(schema.ARCHIVE, schema.RECOUNTED, schema.WATCHED, schema.CAUGHT),
     *(schema.REDO, schema.FAULTS, schema.LATEST, schema.KEYS, schema.KEYS_USED, schema.AUDIT_SERVED, schema.SIMULATED),
-    schema.COPIED_AT,
+    *(schema.COPIED_AT, schema.HISTORY),
 )
 
 

@@ -39,12 +39,21 @@ class Leaders:
         """Places of the leaders, by falling share; one, if it is found to be the most frequent; none without a known share."""
         if len(self.order) < 2:  # noqa: PLR2004 - a single one leads
             return self.order
-        above = self._above(self.order[:1])[0]
         # The first is picked by looking. It must be above each other value, not only above the second: where errors differ, the
         # second may be far below but known well, and a third known badly. All these tests must reject, so each is at the level.
-        if (above[1:] > -ndtri(tail(self.level))).all():
+        if (self.ahead_by > self.needed).all():
             return self.order[:1]
-        return np.asarray(self.order[np.concatenate([[True], above[1:] <= self._step])], np.intp)
+        return np.asarray(self.order[np.concatenate([[True], self.ahead_by <= self._step])], np.intp)
+
+    @cached_property
+    def ahead_by(self) -> NDArray[np.float64]:
+        """How many standard errors the first is above each other value in `order`, (values - 1,)."""
+        return np.asarray(self._above(self.order[:1])[0, 1:], np.float64)
+
+    @property
+    def needed(self) -> float:
+        """How many standard errors the first must be above each other value to be found to lead."""
+        return -float(ndtri(tail(self.level)))
 
     @cached_property
     def ahead(self) -> bool:

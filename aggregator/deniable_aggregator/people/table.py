@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.errors import ConfigurationError
-from deniable.messages.plural import plural
+from deniable.messages.plural import few, plural
 from deniable.source import OS
 from deniable_aggregator.people.crowd import NOTHING, Crowd, Told
 from deniable_aggregator.people.plausible import members
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -36,11 +36,13 @@ def crowd(
     picked = np.arange(len(lines)) if people is None else rng.choice(len(lines), people, replace=people > len(lines))
     segments = members(registry, len(picked), rng)
     answers, silent = {}, []
+    others: list[str] = []
     for name, cells in columns.items():
         if name in registry.segments:
             segments[name] = _segment(path, name, registry.segments[name], lines, cells)[picked]
         else:
-            values, held = _answers(path, registry.metrics[name], lines, cells)
+            values, held, unlisted = _answers(path, registry.metrics[name], lines, cells)
+            others += _of_others(registry.metrics[name], unlisted)
             answers[name] = Told(registry.metrics[name], values, held[picked])
             if registry.metrics[name].kind.options and (held == NOTHING).any():
                 silent.append(name)
@@ -50,7 +52,14 @@ def crowd(
         description += f"; it has no column {', '.join(left)}"
     if silent:
         description += f"; who leaves {', '.join(silent)} empty does not answer it: a set of nothing is a comma in quotes"
-    return Crowd(len(picked), segments, answers, description)
+    return Crowd(len(picked), segments, answers, "; ".join([description, *others]))
+
+
+def _of_others(metric: Metric, unlisted: Sequence[tuple[int, str]]) -> Iterator[str]:
+    """Say how many rows have an answer that is not declared, what it counts as, and the first ones."""
+    if unlisted:
+        first = few([f"{written!r} in line {line}" for line, written in unlisted])
+        yield f"column {metric.id} is not declared in {plural(len(unlisted), 'row')}, and counts as {metric.other!r}: {first}"
 
 
 def _read(path: Path, registry: Registry) -> tuple[dict[str, Sequence[str]], Sequence[int]]:
@@ -90,27 +99,33 @@ def _check(path: Path, header: Sequence[str], registry: Registry) -> None:
         raise _wrong(path, 1, f"at least one column is a metric of {registry.file}: {', '.join(registry.metrics)}")
 
 
-def _answers(path: Path, metric: Metric, lines: Sequence[int], cells: Sequence[str]) -> tuple[list[object], Integers]:
-    """Return the answers that occur, and the place of each person's among them."""
-    places, values = dict[str, int](), list[object]()
+def _answers(
+    path: Path, metric: Metric, lines: Sequence[int], cells: Sequence[str]
+) -> tuple[list[object], Integers, list[tuple[int, str]]]:
+    """Return the answers that occur, the place of each person's among them, and the lines and texts of those not declared."""
+    places, values, undeclared = dict[str, int](), list[object](), set[str]()
     for line, written in zip(lines, cells, strict=True):
         if written in places:
             continue
         places[written] = len(values) if written else NOTHING
         if written:
-            values.append(_answer(path, metric, line, written))
-    return values, np.array([places[written] for written in cells], np.int64)
+            value, declared = _answer(path, metric, line, written)
+            values.append(value)
+            if not declared:
+                undeclared.add(written)
+    unlisted = [(line, written) for line, written in zip(lines, cells, strict=True) if written in undeclared]
+    return values, np.array([places[written] for written in cells], np.int64), unlisted
 
 
-def _answer(path: Path, metric: Metric, line: int, written: str) -> object:
-    """Read an answer; one that is undeclared is the metric's `other`, as on a device."""
+def _answer(path: Path, metric: Metric, line: int, written: str) -> tuple[object, bool]:
+    """Read an answer, and whether it is declared; one that is not is the metric's `other`, as on a device."""
     value = metric.kind.parse(written)
     position, undeclared = metric.kind.reported(metric, value)
     if undeclared is None:
-        return value
+        return value, True
     if metric.other is None:
         raise _wrong(path, line, f"column {metric.id} has {written!r}: {metric.kind.allowed(metric, undeclared.rule)}")
-    return metric.value(metric.stand_in(OS) if position is None else position)
+    return metric.value(metric.stand_in(OS) if position is None else position), False
 
 
 def _segment(path: Path, name: str, values: Sequence[str], lines: Sequence[int], cells: Sequence[str]) -> Integers:

@@ -89,9 +89,11 @@ def _figures(answers: Answers, counts: Integers) -> dict[str, float]:
     if metric.kind.options:
         of = defaultdict[str, float](float)
         for position, n in zip(answers.positions, counts.tolist(), strict=True):
-            kept = min(metric.most / max(position.bit_count(), 1), 1.0) if metric.most else 1  # of each option of longer answers
+            chance = (
+                min(metric.most / max(position.bit_count(), 1), 1.0) if metric.most else 1
+            )  # of each option of longer answers
             for bit, option in enumerate(metric.values):
-                of[visible(str(option))] += n * (position >> bit & 1) * kept
+                of[visible(str(option))] += n * (position >> bit & 1) * chance
         return {option: n / people for option, n in of.items()}
     shares = defaultdict[str, float](float)
     for position, n in zip(answers.positions, counts.tolist(), strict=True):

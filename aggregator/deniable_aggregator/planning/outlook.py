@@ -14,9 +14,11 @@ from deniable.errors import ParameterError
 from deniable.forecast.precision import resolved_from
 from deniable.limits.guess import in_year
 from deniable.mechanisms import auto
+from deniable.messages.percent import meant_percent
 from deniable.registry.tables import Publication
 from deniable_aggregator import checks
 from deniable_aggregator.inference.overall import rise_seen
+from deniable_aggregator.planning.lead import lead_shown
 from deniable_aggregator.planning.precision import POWER, precision
 from deniable_aggregator.planning.wait import LENGTHS, first_release
 
@@ -44,23 +46,27 @@ class Terms:
     within: float | None = None
     level: float = 0.95  # confidence, in (0, 1)
     difference: float | None = None  # the rise from `share`, or of the mean, for which arms are sized; None for none
+    leads_by: float | None = None  # by how much one value is above the next one, which is to be shown; None for none
     per_day: float | None = None  # reports a day; None if the users report once a period, evenly over it
 
     def __post_init__(self) -> None:
-        if self.users is None and self.within is None and self.difference is None:
-            raise ParameterError("the plan has no aim: give users, within (a wanted error) or difference (of arms)")
+        if self.users is None and self.within is None and self.difference is None and self.leads_by is None:
+            raise ParameterError("the plan has no aim: give users, within (a wanted error), difference (of arms) or leads_by")
         if self.users is not None:
             checks.count("users", self.users)
         if not 0 <= self.share < 1:
-            raise ParameterError("share: write a number from 0 to below 1", self.share)
+            raise ParameterError(f"share: write a number from 0 to below 1{meant_percent(self.share)}", self.share)
         if self.within is not None and not 0 < self.within < 1:
-            raise ParameterError(
-                "within: write a wanted error between 0 and 1; it is of a share, or part of the range of a number", self.within
-            )
+            rule = "within: write a wanted error between 0 and 1; it is of a share, or part of the range of a number"
+            raise ParameterError(f"{rule}{meant_percent(self.within, ' points')}", self.within)
         if not 0 < self.level < 1:
-            raise ParameterError("level: write a confidence between 0 and 1", self.level)
+            raise ParameterError(f"level: write a confidence between 0 and 1{meant_percent(self.level)}", self.level)
         if self.difference is not None and not 0 < self.difference <= 1 - self.share:
-            raise ParameterError("difference: write a number above 0, so that the share with it is at most 1", self.difference)
+            rule = "difference: write a number above 0, so that the share with it is at most 1"
+            raise ParameterError(f"{rule}{meant_percent(self.difference, ' points')}", self.difference)
+        if self.leads_by is not None and not 0 < self.leads_by <= 1 - self.share:
+            rule = "leads_by: write a number above 0, so that the share with it is at most 1"
+            raise ParameterError(f"{rule}{meant_percent(self.leads_by, ' points')}", self.leads_by)
         if self.per_day is not None:
             checks.positive("reports a day", self.per_day)
 
@@ -139,6 +145,14 @@ class Outlook:
         return self._precision.arm(self.terms.difference, self.terms.share, self.terms.level)
 
     @property
+    def lead(self) -> int | None:
+        """People who are needed in all to show with power 80% that one value of this cell leads; None where it is not known."""
+        if self.mechanism is None or self.terms.leads_by is None or self.of == "mean":
+            return None
+        needed = lead_shown(self.metric, self.mechanism, self.values, self.terms.leads_by, self.terms.share, self.terms.level)
+        return None if needed is None else ceil(needed * self.parts / Fraction(self.metric.sample))
+
+    @property
     def too_few(self) -> Few | None:
         """Why no epsilon is enough for the wanted error; None where one is, or if it is not known."""
         if self.mechanism or self.terms.within is None or not self.reports:
@@ -205,6 +219,7 @@ class Outlook:
             "difference": self.difference,
             "overall": self.overall,
             "arm": self.arm,
+            "lead": self.lead,
             "quantiles": self.resolved,
             "right_guess_in_year": self.guess,
             "first_release_seconds": wait.total_seconds() if wait is not None else None,
@@ -316,7 +331,7 @@ def _merit(row: Outlook, *, epsilon_needed: bool) -> tuple[bool, float, int]:
     elif row.terms.users:
         merit = row.error
     else:
-        merit = row.users if row.terms.within else row.arm
+        merit = row.users if row.terms.within else row.arm if row.terms.difference else row.lead
     return merit is None, merit or 0.0, row.mechanism.layout.payload_size
 
 

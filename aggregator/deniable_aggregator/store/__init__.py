@@ -65,6 +65,7 @@ class Store:
         self.alarms = self.table(schema.ALARMS)
         self.published = self.table(schema.PUBLISHED)
         self.audit = Lines(client, schema.AUDIT.of(app))
+        self.history = Lines(client, schema.HISTORY.of(app))
         self.metrics = Names(client, schema.METRICS.of(app))
         self.faults = self.table(schema.FAULTS)
         self.definitions = self.table(schema.DEFINITIONS)

@@ -133,14 +133,14 @@ REGISTRIES = Key(
 )
 DEFINITIONS = Key(
     "{app}:definitions",
-    "how the registry declared each version of each metric, and when it was replaced",
+    "how each version of each metric was declared, and when replaced",
     "until the metric is erased",
 )
 KEYS = Key("{app}:keys", "SHA-256 of each key, its role, name and the day it was made", "until the key is revoked")
 KEYS_USED = Key("{app}:keys:used", "the day on which each key was last used", "until the key is revoked")
 AUDIT = Key(
     "{app}:audit",
-    "what operators did and analysts asked, with the time to the second and the id of the key; nothing of devices",
+    "what operators did and analysts asked, to the second, and the id of the key; nothing of devices",
     "until it is moved to files ('deniable audit-log rotate')",
 )
 AUDIT_SERVED = Key(
@@ -148,9 +148,8 @@ AUDIT_SERVED = Key(
     "digests of the registry that is served, and of what is signed for devices",
     "until another one is served",
 )
-SIMULATED = Key(
-    "{app}:simulated", "the days for which reports of simulated people were counted (`deniable simulate --send`)", _FOR_GOOD
-)
+HISTORY = Key("{app}:history", "what public metrics declared when", "until the app is erased")
+SIMULATED = Key("{app}:simulated", "days with simulated reports (`deniable simulate --send`)", _FOR_GOOD)
 RATE_KEY = Key("{app}:rate:key:*", "how often a key was used in this window", _WINDOW)
 RATE_BYTES = Key(
     "{app}:rate:source:*:bytes",

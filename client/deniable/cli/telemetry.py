@@ -233,13 +233,13 @@ class Telemetry:
 
         if self._client is None or self._client is not deniable._client:  # a test, for one, has replaced it  # noqa: SLF001
             # A run of the command `telemetry` is over too soon for an answer. So it sends nothing, unless it waits for one.
-            looks = self._looks and self._options["exit"] != "wait"
-            consent = (lambda: True) if looks else True  # what is asked later begins with nothing that earlier runs left
+            stops = self._looks and self._options["exit"] != "wait"
+            consent = (lambda: True) if stops else True  # what is asked later begins with nothing that earlier runs left
             self._client = deniable.init(self._dsn, registry=self._registry, consent=consent, **self._options)
-            if looks:
+            if self._looks:
                 log.hide()  # the command itself says what hinders, and that its answers are dropped is normal
-                if self._client._session is not None:  # noqa: SLF001 - our own
-                    self._client._session.sender.stop()  # noqa: SLF001
+            if stops and self._client._session is not None:  # noqa: SLF001 - our own
+                self._client._session.sender.stop()  # noqa: SLF001
         return self._client
 
     def _looking(self) -> Client:

@@ -118,7 +118,7 @@ class Client:
         self._session: Session | None = None
         self.disabled: str | None = switched_off()
         try:
-            loaded = registry if isinstance(registry, Registry) else load(Path(registry).expanduser())
+            loaded = registry if isinstance(registry, Registry) else load(registry)
             self._metrics.open(loaded)
             directory = None if state is None else (Path(state).expanduser() if state else state_root()) / loaded.app
             dsn = dsn or os.environ.get("DENIABLE_DSN")

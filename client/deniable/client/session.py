@@ -144,7 +144,8 @@ class Session:
         refused = sum(number for name, number in outcomes.items() if _kind(name) == "refused")
         losses = [name for name in outcomes if _kind(name) == "lost" and name != "error"]
         pending, waiting = sender.pending, sender.waiting
-        why = [sender.trouble or "no answer has come yet"] if pending else []
+        why = [sender.trouble or "no answer has come yet; a longer timeout may bring one"] if pending else []
+        why += ["a report of `timed`, or with a `delay`, travels later, so that the moment tells nothing"] if waiting else []
         why += [sender.refusal] if refused else []
         why += [LOSSES[name].happened for name in losses] + ([ANSWERS["error"].happened] if outcomes["error"] else [])
         why += self._counts.why(drops)

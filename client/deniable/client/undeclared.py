@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from deniable.errors import ParameterError
 from deniable.messages.plural import plural
+from deniable.registry.metric import PER_SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,8 +35,8 @@ def undeclared(
         answer = next((option for option in answer if type(option) is not str or option not in declared), None)
     parts = list(islice(answer, _MOST)) if _is_list(answer) else [answer]
     mistaken = next((part for part in parts if type(part) is str and part not in declared), None)
-    none = _none_of(metric) if answer is None else ""
-    return ParameterError(f"{_seen(answer)} is not declared: {rule}{did_you_mean(mistaken, declared)}{none}")
+    more = _none_of(metric) if answer is None else _of_another_type(metric, answer)
+    return ParameterError(f"{_seen(answer)} is not declared: {rule}{more or did_you_mean(mistaken, declared)}")
 
 
 def became(
@@ -72,8 +73,30 @@ def clipped(
     else:
         low, high = metric.range
         unit = f" {metric.unit}" if metric.unit else ""
-        rule, became = f"is beyond the range, {low} to {high}{unit}", "the nearer end was reported instead"
+        rule = f"is beyond the range, {low} to {high}{unit}{_in_unit(metric, answer)}"
+        became = "the nearer end was reported instead"
     return f"{_seen(answer)} {rule}: {became if reported else 'this time nothing was reported'}"
+
+
+def _in_unit(metric: Metric, answer: object) -> str:
+    """Say what a time beyond the range is if it was measured in another unit, and is within it then; else empty."""
+    if metric.unit not in PER_SECOND or type(answer) not in (int, float):
+        return ""
+    for unit in ("s", "ms", "us"):
+        number = float(answer) / PER_SECOND[unit] * PER_SECOND[metric.unit]  # type: ignore[arg-type] # a number, see above
+        if unit != metric.unit and not metric.clips(number):
+            return f" ({_seen(answer)} {unit} are {number:g} {metric.unit})"
+    return ""
+
+
+def _of_another_type(metric: Metric, answer: object) -> str:
+    """Ask whether a text meant one option, or a number; empty if not."""
+    if type(answer) is not str:
+        return ""
+    if metric.kind.options and answer in metric.values:
+        return f"; did you mean [{answer!r}]?"
+    number = metric.kind.parse(answer) if metric.axis else answer
+    return "" if type(number) is str else f"; did you mean {answer.strip()[:_LONGEST]}, without quotes?"
 
 
 def _none_of(metric: Metric) -> str:

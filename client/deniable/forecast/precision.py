@@ -98,18 +98,18 @@ def _of_the_distribution(metric: Metric, epsilon: float) -> dict[str, str]:
     factor, power = _BAND
     band = length(metric, factor * epsilon**power)
     reach = f"its 95% band reaches about {band} to each side if answers are even over the range"
-    p90, p99 = map(_rough, resolved_from(epsilon).values())
+    p90, p99 = resolved_from(epsilon).values()
     return {
         "distribution": f"quantiles of {REPORTS:,} reports are off by about {distance}, on average over all of them",
         "median": f"{reach}; less far if many answers are near it, and farther if few are",
-        "quantiles": f"p90 is resolved from about {p90} reports, p99 from about {p99} (rough)",
+        "quantiles": f"p90 is resolved from about {p90:,.0f} reports, p99 from about {p99:,.0f} (rough)",
     }
 
 
 def resolved_from(epsilon: float) -> dict[str, float]:
     """Return from about how many reports the 90th and the 99th percentile are resolved. Rough: it depends on the answers."""
     p99 = _p99_from(epsilon)
-    return {"p90": p99 / _P90, "p99": p99}
+    return {"p90": _rough(p99 / _P90), "p99": _rough(p99)}
 
 
 def _p99_from(epsilon: float) -> float:
@@ -123,8 +123,8 @@ def _p99_from(epsilon: float) -> float:
     return _P99_FROM[-1][1]
 
 
-def _rough(number: float) -> str:
-    return f"{float(f'{number:.1g}'):,.0f}"
+def _rough(number: float) -> float:
+    return float(f"{number:.1g}")
 
 
 def length(metric: Metric, share: float) -> str:

@@ -129,7 +129,9 @@ def summary(of: Sequence[Space]) -> str:
     apps = {version.app for version in of}
     names = [version.name if len(apps) == 1 else f"{version.name} of {version.app}" for version in largest]
     most = ", ".join(f"{name} {written(total([version]))}" for name, version in zip(names, largest, strict=True))
-    return f"sums and releases take at most {written(total(of))} in the store, most of it for {most}"
+    sentence = f"sums and releases take at most {written(total(of))} in the store"
+    # Rounded up, each of some small metrics takes as much as all of them.
+    return sentence if written(total(of)) == written(total(largest[-1:])) else f"{sentence}, most of it for {most}"
 
 
 def doubt(of: Sequence[Space], maxmemory: int) -> str | None:

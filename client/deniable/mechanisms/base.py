@@ -124,7 +124,10 @@ class Mechanism(Sealed, ABC):
 
     @property
     def telling(self) -> Fraction:
-        """The probability that a report says anything about two answers, whichever they are; 1 if it is not known."""
+        """The probability that a report says anything about two answers, at most, whichever they are; 1 if it is not known.
+
+        More exactly, the total variation between the reports of two answers is at most ``telling (ratio - 1) / (ratio + 1)``.
+        """
         return Fraction(1)
 
     @property

@@ -12,6 +12,7 @@ from deniable.exact.epsilon import UNIT, weight
 from deniable.frozen import dataclass
 from deniable.mechanisms.bounds import Bounds
 from deniable.mechanisms.sets import OfSets
+from deniable.messages.plural import plural
 from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class PaddedSubset(OfSets):
             chosen += has
         return sorted(held[:most])
 
-    def told(self, payload: bytes) -> dict[int, bool]:
+    def options_of(self, payload: bytes) -> dict[int, bool]:
         """Return all options, each with its bit."""
         bits = self.layout.unpack(payload)[1]
         return {option: bool(bits >> option & 1) for option in range(self.options_listed)}
@@ -170,8 +171,8 @@ class PaddedSubset(OfSets):
 
     def quantities(self, value: int) -> tuple[Fraction, ...]:
         """Return, for each option, the chance that the answer names it once it is cut."""
-        kept = Fraction(self.most, max(value.bit_count(), self.most))
-        return tuple(kept * (value >> option & 1) for option in range(self.options_listed))
+        chance = Fraction(self.most, max(value.bit_count(), self.most))
+        return tuple(chance * (value >> option & 1) for option in range(self.options_listed))
 
     def scores(self, payload: bytes) -> tuple[Fraction, ...]:
         """Return the score of each option."""
@@ -187,11 +188,10 @@ class PaddedSubset(OfSets):
     @property
     def says(self) -> str:
         """What one report says, in words."""
-        cut = "the option" if self.most == 1 else f"{self.most} of the options"
         true, other = (f"{float(each):.3f}" for each in self.yes)
+        count = "one of them counts" if self.most == 1 else f"{self.most} of them count"
         return (
-            f"Of a longer answer {cut} that you chose, drawn at random on this device, "
-            f"{'counts' if self.most == 1 else 'count'}. "
+            f"If you chose more than {plural(self.most, 'option')}, {count}, drawn at random on this device. "
             f"A report names an option that you chose with probability {true}, and any one other option with {other}."
         )
 

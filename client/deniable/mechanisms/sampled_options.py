@@ -89,7 +89,7 @@ class Sampled(OfSets):
         """Return what an answer has in a row: bit k is 1 if it has the row's option k."""
         return sum((value >> option & 1) << bit for bit, option in enumerate(self.groups[row]))
 
-    def told(self, payload: bytes) -> dict[int, bool]:
+    def options_of(self, payload: bytes) -> dict[int, bool]:
         """Return the options of the row, each with its bit."""
         row, named = self.layout.unpack(payload)
         return {option: bool(named >> bit & 1) for bit, option in enumerate(self.groups[row])}
@@ -98,6 +98,11 @@ class Sampled(OfSets):
         """Return which of some sets have in the row what a payload names."""
         row, named = self.layout.unpack(payload)
         return {value for value in values if self.index(value, row) == named}
+
+    @property
+    def telling(self) -> Fraction:
+        """The probability that a report names what one of two answers has in its row. All rows of two answers may differ."""
+        return self.keep + self.other
 
     def bounds(self) -> Bounds:
         """Return the probability of another index, and of the true one."""
@@ -153,8 +158,8 @@ class SampledOptions(Sampled):
                 f"A report is about one of {of} options, drawn at random. It says truly whether you chose it with "
                 f"probability {float(self.keep):.3f}."
             )
-        drawn = f"{size} of {of} options, drawn at random" if size < of else f"all {of} options"
-        return f"A report is about {drawn}. It says truly which of these you chose with probability {float(self.keep):.3f}."
+        which = f"{size} of {of} options, drawn at random" if size < of else f"all {of} options"
+        return f"A report is about {which}. It says truly which of these you chose with probability {float(self.keep):.3f}."
 
 
 class SampledPair(Sampled):

@@ -48,7 +48,7 @@ class OfSets(Scored):
         return f"{self.domain_size} sets of {self.options_listed} options"
 
     @abstractmethod
-    def told(self, payload: bytes) -> dict[int, bool]:
+    def options_of(self, payload: bytes) -> dict[int, bool]:
         """Return the options that a report is about, and whether it says of each that it is chosen."""
 
     def option_variance(self, share: Fraction) -> Fraction:

@@ -75,6 +75,7 @@ from __future__ import annotations
 import re
 import tomllib
 from decimal import Decimal
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -232,13 +233,18 @@ class Registry:
 
 
 def load(path: str | Path) -> Registry:
-    """Read a registry file.
+    """Read a registry file, of which a path may begin with ``~``.
 
     Raises
     ------
     RegistryError
         If the file has faults. The error has all of them.
+    ParameterError
+        If that is no path.
     """
+    if not isinstance(path, str | PathLike):
+        raise ParameterError(f"registry: write the path of metrics.toml, not an object of type {type(path).__name__}", ...)
+    path = Path(path).expanduser()
     return parse(read(path), str(path))
 
 

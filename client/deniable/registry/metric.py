@@ -216,8 +216,8 @@ class Metric:
         """What becomes of an answer with too many options, in words; empty if any number is kept."""
         if not self.most:
             return ""
-        drawn = "one of them counts" if self.most == 1 else f"{self.most} of them count"
-        return f"; of more than {self.most}, {drawn}, drawn at random on the device"
+        part = "one of them counts" if self.most == 1 else f"{self.most} of them count"
+        return f"; of more than {self.most}, {part}, drawn at random on the device"
 
     @property
     def domain_size(self) -> int:

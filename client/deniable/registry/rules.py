@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import exact
 from deniable.frozen import fields
+from deniable.messages.percent import meant_percent
 from deniable.registry import hierarchy, period
 from deniable.registry.answers import types
 from deniable.registry.hierarchy import WORD
@@ -267,7 +268,7 @@ def _privacy_faults(table: dict[str, Any]) -> Iterator[Broken]:
             )
     sample = table.get("sample", 1)
     if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 < sample <= 1:
-        yield "sample: write a share above 0 and at most 1, such as 0.1", sample
+        yield f"sample: write a share above 0 and at most 1, such as 0.1{meant_percent(sample)}", sample
 
 
 def _nats_faults(name: str, epsilon: object) -> Iterator[Broken]:
@@ -354,7 +355,8 @@ def _shift_faults(table: dict[str, Any]) -> Iterator[Broken]:
         return
     least = table["least_shift"]
     if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least < 1:
-        yield "least_shift: write the smallest shift that matters, a share from 0 to below 1 such as 0.01", least
+        rule = "least_shift: write the smallest shift that matters, a share from 0 to below 1 such as 0.01"
+        yield f"{rule}{meant_percent(least, ' points')}", least
     if table.get("period") == "hour":
         yield "least_shift: remove it, or choose a period of a day or longer; at night people answer otherwise", least
     if table.get("discover") is True:

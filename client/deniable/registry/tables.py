@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError
 from deniable.frozen import dataclass, field, fields
+from deniable.messages.percent import meant_percent
 from deniable.wire.layout import MAX_ROWS
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class Experiment:
         if not isinstance(self.base, str):
             raise ParameterError("base: write the arm that the others are compared with", self.base)
         if isinstance(self.planned, bool) or not isinstance(self.planned, int | float) or not 0 < self.planned < 1:
-            raise ParameterError("planned: write the difference to find, a share above 0 and below 1 such as 0.02", self.planned)
+            rule = "planned: write the difference to find, a share above 0 and below 1 such as 0.02"
+            raise ParameterError(f"{rule}{meant_percent(self.planned, ' points')}", self.planned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from deniable_query import Query, QueryError
@@ -70,7 +71,8 @@ def _in_words_of(arguments: argparse.Namespace, problem: QueryError) -> str:
 def _answered(arguments: argparse.Namespace) -> str:
     """Ask, and write the answer."""
     if missing := [name for name in VARIABLES if not os.environ.get(name)]:
-        raise QueryError(0, "", f"set {' and '.join(f'{name} ({_ABOUT[name]})' for name in missing)}")
+        variables = " and ".join(f"{name} ({_ABOUT[name]})" for name in missing)
+        raise QueryError(0, "", f"set {variables}; `deniable serve` prints the lines to copy")
     # Sentences are of all values: a value chooses among the rows.
     reports = _reports(arguments)
     rows = reports.where(value=arguments.value) if arguments.value else reports
@@ -123,7 +125,8 @@ def _range(answer: Answer) -> list[str]:
     days = [(row["from"], row["to"]) for row in answer.rows if row["to"]]
     if not days:
         return []
-    first, last = min((each or "" for each, _ in days), default=""), max(each for _, each in days)
+    first, last = min((each or "" for each, _ in days), default=""), max(str(each) for _, each in days)
+    last = min(last, str(datetime.now(UTC).date()))  # of an open period the last day lies ahead
     return [f"Rows from {first} to {last}:" if first else f"Rows up to {last}:"]
 
 

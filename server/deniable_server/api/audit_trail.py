@@ -119,6 +119,7 @@ def _is_side(text: str, declared: Declared) -> bool:
 def register(
     flask: Flask,  # the server
     apps: Mapping[str, App],  # the apps it serves; an app is replaced when its registry is read anew
+    also: Callable[[App], None] = lambda _: None,  # is called for each registry that is new to this process
 ) -> None:
     """Log the registry of each app once for all processes, unless the last one logged is the same."""
     logged: dict[str, App] = {}
@@ -127,6 +128,7 @@ def register(
         for name, app in apps.items():
             if logged.get(name) is not app:
                 _publish(app)
+                also(app)
                 logged[name] = app
 
     @flask.before_request

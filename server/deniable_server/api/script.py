@@ -1,6 +1,6 @@
 """``GET /sdk/deniable.js``: the SDK for web pages, as one script that needs no other file.
 
-It is built from client/typescript by `just script`. A test compares it with what is built anew.
+It is built from client/typescript by `just scripts`. A test compares it with what is built anew.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CACHED = "public, max-age=3600"  # seconds
 @cache
 def content() -> bytes:
     """Read the script, as UTF-8."""
-    return files("deniable_server").joinpath("sdk", "deniable.js").read_bytes()
+    return files("deniable_server").joinpath("web", "deniable.js").read_bytes()
 
 
 @cache

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def demo(parser: argparse.ArgumentParser) -> Run:
-    """``deniable demo [--devices N] [--epsilon E] [--input FILE --column NAME ...]``."""
+    """``deniable demo [--web] [--devices N] [--epsilon E] [--input FILE --column NAME ...]``."""
+    parser.add_argument("--web", action="store_true", help="instead, a page that asks you, among 2,000 simulated people")
     parser.add_argument("--devices", type=int, default=100_000, metavar="N", help="devices that answer (default 100000)")
     parser.add_argument("--epsilon", default="1", metavar="E", help="privacy loss of each answer in nats (default 1)")
     parser.add_argument("--input", metavar="FILE.csv", help="your own data, one device a row")
@@ -32,6 +33,10 @@ def demo(parser: argparse.ArgumentParser) -> Run:
 
 def _run(arguments: argparse.Namespace) -> int:
     require("rich")
+    if arguments.web:
+        from deniable_server.local.web import run as serve_page
+
+        return serve_page(arguments)
     print("Reading what the devices will answer ...", file=sys.stderr, flush=True)
     from deniable_server.local.demo import run
 

@@ -13,7 +13,8 @@ from deniable_aggregator.answer.difference.sentence import estimate, is_of_share
 from deniable_aggregator.answer.figures import distance
 from deniable_aggregator.answer.over_time.changes import COMPARED
 from deniable_aggregator.answer.over_time.looks import arm_comparisons, arm_pairs
-from deniable_aggregator.answer.question.side import JOINT
+from deniable_aggregator.answer.question.side import JOINT, side_of
+from deniable_aggregator.answer.refusal import Refusal
 from deniable_server.pages.parts import chart
 from deniable_server.pages.parts.chart import Scale
 
@@ -21,13 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from deniable_aggregator.answer.model.comparison import Comparison, ValueDiffering
+    from deniable_aggregator.answer.model.fields import Span
     from deniable_aggregator.answer.model.metric import Measurement
+    from deniable_aggregator.answer.question.side import Side
     from deniable_aggregator.answer.select import Published
 
 _NONE = "no difference beyond chance"
 _MOST_TOGETHER = {"hour": 168, "day": 28, "week": 8, "month": 3}
 """How many periods are compared together with as many before."""
 _MOST_PAIRS = 3  # that are offered where two sides cannot be compared
+_MOST_OFFERED, _MOST_LONGER = 31, 24  # periods to choose from, and longer times of each length; the address may have others
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ class ComparisonView:
     rows: tuple[DifferenceRow, ...]  # one for each value; none if the sides cannot be compared
     ends: tuple[str, str]  # what the left and the right end of the picture stand for
     wider: bool  # whether intervals of all differences at once differ from those of one
+    beyond: bool  # whether the test finds a difference although its interval of all at once holds none
     open: str  # the sides for which more may be published, as text; empty if none is open
 
 
@@ -107,6 +112,50 @@ def last_ranges(
         return None
     before, last = names[-2 * number : -number], names[-number:]
     return LastRanges(number, *(JOINT.join((each[0], each[-1])) for each in (before, last)))
+
+
+class Times(NamedTuple):
+    """Times of one length to choose from, as sides of a comparison."""
+
+    title: str
+    options: tuple[tuple[str, str], ...]  # each as the address has it, and as text
+
+
+def times(
+    spans: Sequence[Span],  # what is published, in order
+    length: str,  # of a period
+    *chosen: str | None,  # sides in the address, which stay to choose from
+) -> list[Times]:
+    """List the periods to choose from, the last one first, and the longer ones in which whole periods are published."""
+    names = [span.last for span in spans]
+    recent = names[-_MOST_OFFERED:]
+    groups = [Times(f"{length.capitalize()}s", tuple((name, figures.brief(name, length)) for name in reversed(recent)))]
+    for longer in period.LENGTHS[period.LENGTHS.index(length) + 1 :]:
+        buckets = dict.fromkeys(period.of(period.bounds(name, length)[0], longer) for name in reversed(names))
+        options = [(name, figures.brief(name, longer)) for name in buckets if _has_whole(name, length, names)]
+        if len(options) > 1:
+            groups.append(Times(f"{longer.capitalize()}s", tuple(options[:_MOST_LONGER])))
+    listed = {value for group in groups for value, _ in group.options}
+    others = [(text, words) for text in dict.fromkeys(chosen) if text and text not in listed and (words := _words(text, length))]
+    return [Times("In the address", tuple(others)), *groups] if others else groups
+
+
+def _has_whole(name: str, length: str, names: Sequence[str]) -> bool:
+    """Tell whether a published period lies in a longer one as a whole."""
+    side = _side(name, length)
+    return side is not None and any(side.first <= each <= side.last for each in names)
+
+
+def _words(text: str, length: str) -> str:
+    side = _side(text, length)
+    return figures.beginning(side.words) if side else ""
+
+
+def _side(text: str, length: str) -> Side | None:
+    try:
+        return side_of(text, length)
+    except Refusal:
+        return None
 
 
 def beside(
@@ -176,10 +225,17 @@ def view(
         tuple(_row(row, comparison, Scale(-reach, reach)) for row in rows),
         _ends(comparison, reach),
         wider=any(row.interval != row.simultaneous for row in rows),
+        beyond=any(row.differs and _holds_none(row, comparison.scale) for row in rows),
         open=" and ".join(
             name for name, side in zip((a, b), (comparison.a, comparison.b), strict=True) if side.n and not side.closed
         ),
     )
+
+
+def _holds_none(row: ValueDiffering, scale: str) -> bool:
+    """Tell whether no difference lies in the interval that holds for all values at once."""
+    low, high = (distance(end, scale) for end in row.simultaneous)
+    return low <= 0 <= high
 
 
 def _arm_sentence(comparison: Comparison, length: str) -> str:
@@ -197,7 +253,7 @@ def _arm_sentence(comparison: Comparison, length: str) -> str:
     sentence = f"{name}: {text.second} with {arm}, {text.first} with {base} ({size})."
     if not differing:
         lead = "Furthest apart is " if len(pairs) > 1 else ""
-        return f"{arm} and {base} do not differ beyond chance so far. {lead}{sentence}"
+        return f"{figures.quoted(arm)} and {figures.quoted(base)} do not differ beyond chance so far. {lead}{sentence}"
     more = len(differing) - 1
     others = f" {more} more {'value differs' if more == 1 else 'values differ'}." if more else ""
     return f"{sentence}{others}"

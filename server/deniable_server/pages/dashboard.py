@@ -65,7 +65,7 @@ _METRIC = ("range", "period", "segment", "level", "app")
 def index() -> Response:
     """List the metrics of an app, `list_page.MOST_ROWS` of them on each ``page``."""
     app = visitor.app_shown()
-    only_parameters("q", "type", "owner", "state", "page", "app")
+    only_parameters("q", "type", "owner", "state", "sort", "page", "app")
     return list_page.page_of(app)
 
 
@@ -73,7 +73,7 @@ def index() -> Response:
 def overview_file() -> Response:
     """Send what the list shows, of all metrics that were searched for."""
     app = visitor.app_shown()
-    only_parameters("q", "type", "owner", "state", "app")
+    only_parameters("q", "type", "owner", "state", "sort", "app")
     return _file(app, "overview", download.of_rows(list_page.sought(app)))
 
 
@@ -81,7 +81,7 @@ def overview_file() -> Response:
 def metric(id_: str) -> BaseResponse:
     """Show one metric: over a ``range`` or a ``period``, of all reports or a ``segment``, in an ``order`` and a ``view``."""
     app = visitor.app_shown()
-    only_parameters(*_METRIC, "from", "to", "value", "above", "at_most", "by", "base", "order", "view", "page")
+    only_parameters(*_METRIC, "from", "to", "above", "at_most", "by", "base", "value", "order", "view", "page")
     if request.args.get("above") or request.args.get("at_most"):  # a form has two fields, and an address one range
         question = {name: value for name, value in request.args.items() if value and name not in ("above", "at_most", "value")}
         question["value"] = JOINT.join(request.args.get(name, "") for name in ("above", "at_most"))
@@ -117,13 +117,13 @@ def query(id_: str) -> Response:
 
 @blueprint.get("/m/<id_>/chart.svg")
 def chart_file(id_: str) -> Response:
-    """Send the pictures of a metric over time."""
+    """Send the pictures of a metric over time, or that of one ``value``."""
     app = visitor.app_shown()
-    only_parameters(*_METRIC, "by")
+    only_parameters(*_METRIC, "by", "value")
     data = MetricData.of_request(app, id_)
-    over_time = data.over_time
+    over_time = data.chart
     if not over_time or not over_time.pictures:
-        raise Problem(404, "no_picture", "a picture needs two published periods")
+        raise Problem(404, "no_picture", f"a picture needs two published periods{' of a value of the metric' * bool(data.value)}")
     labels = [picture.label for picture in over_time.pictures]
     marks = [f"{mark.capitalize()}." for mark in app.marks]
     text = render_template(
@@ -166,7 +166,12 @@ def comparison(id_: str) -> Response:
         status,
         app=app,
         m=measured,
-        offered=metric_page.offered(measured.periods, question.get("a"), question.get("b"), question.get("period")),
+        times=comparison_page.times(
+            measured.periods,
+            measured.period_length,
+            *(question.get(name) for name in ("a", "b") if "=" not in question.get(name, "")),
+        ),
+        offered=metric_page.offered(measured.periods, question.get("period")),
         metric=id_,
         segments=default,
         beside=comparison_page.beside(first, measured.segments) if first else [],
@@ -251,9 +256,9 @@ def series_file(id_: str) -> Response:
 
 @blueprint.get("/m/<id_>/segments.csv")
 def segments_file(id_: str) -> Response:
-    """Send all segments side by side."""
+    """Send all segments side by side, by one ``value``."""
     app = visitor.app_shown()
-    only_parameters("range", "period", "level", "base", "app")
+    only_parameters("range", "period", "level", "base", "value", "app")
     data = MetricData.of_request(app, id_)
     return _file(app, f"{id_}-segments", download.of_segments(data.measured, data.segments))
 
@@ -272,6 +277,15 @@ def overview() -> Response:
     app = visitor.owned_app()
     only_parameters("page")
     return live_page.overview(app)
+
+
+@blueprint.get("/health")
+def health() -> Response:
+    """Show an admin whether the pipeline runs, what was refused, and what looks made up."""
+    live.note_question()
+    app = visitor.owned_app()
+    only_parameters()
+    return live_page.health(app)
 
 
 @blueprint.get("/m/<id_>/live")

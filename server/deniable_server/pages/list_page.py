@@ -10,6 +10,7 @@ import numpy as np
 from flask import request
 
 from deniable.messages.plural import plural
+from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.measurement import latest
 from deniable_aggregator.answer.over_time.recent import recent
 from deniable_aggregator.decode.multiple_testing import holm_adjusted
@@ -35,9 +36,11 @@ MOST_ROWS = 48
 """Metrics on one page of a list."""
 FILTERS = ("q", "type", "owner", "state")
 """What the list is searched by, as parameters."""
+SORTS = {"": "as declared", "name": "by name", "owner": "by owner", "reports": "by reports"}
+"""The orders of the list, in which metrics stand within each group."""
 _STATES: dict[State, str] = {"changed": "Changed", "unpublished": "Not shown", "steady": "No change", "single": "One period"}
 _MOST_LABELS = 100  # answers of a metric among which words are looked for
-_MOST_NAMES = 2  # changes that the first sentence names
+_MOST_NAMES, _MOST_OTHERS = 3, 4  # changes that the first sentences name with their sizes, and without
 _MOST_LETTERS = 8192  # of what is searched, that a page holds for its script
 _ALPHA = 0.05
 
@@ -52,10 +55,11 @@ class Group:
 
 
 def page_of(app: App) -> Response:
-    """List the metrics of an app that ``q``, ``type``, ``owner`` and ``state`` ask for, on one ``page``."""
+    """List the metrics of an app that ``q``, ``type``, ``owner`` and ``state`` ask for, by ``sort``, on one ``page``."""
     known = release.summaries(app.store)
     search = {name: request.args[name] for name in FILTERS if request.args.get(name)}
-    ids, counts = matching(app, *(search.get(name, "") for name in FILTERS[:3])), dict[str, int | None]()
+    ids, sort = ordered(app, matching(app, *(search.get(name, "") for name in FILTERS[:3])), known)
+    counts = dict[str, int | None]()
     listed: Sequence[Row]
     if search.get("state") or len(ids) <= MOST_ROWS:
         everything = rows(app, ids, known)
@@ -81,8 +85,10 @@ def page_of(app: App) -> Response:
         owners=owners(app),
         states={state: (text, counts.get(state)) for state, text in _STATES.items()},
         search=search,
-        links=remembered | search,
-        without_state=remembered | {name: value for name, value in search.items() if name != "state"},
+        sorts=SORTS,
+        sort=sort.get("sort", ""),
+        links=remembered | search | sort,
+        without_state=remembered | sort | {name: value for name, value in search.items() if name != "state"},
         matches=matches,
         page=page,
         pages=pages,
@@ -93,7 +99,8 @@ def page_of(app: App) -> Response:
 def sought(app: App) -> list[Row]:
     """Return the rows of all metrics that the request asks for."""
     search = [request.args.get(name, "") for name in FILTERS]
-    listed = rows(app, matching(app, *search[:3]), release.summaries(app.store))
+    known = release.summaries(app.store)
+    listed = rows(app, ordered(app, matching(app, *search[:3]), known)[0], known)
     return [each for each in listed if search[3] in ("", each.state)]
 
 
@@ -111,6 +118,22 @@ def matching(app: AppMetrics, text: str = "", type_: str = "", owner: str = "") 
         return all(word in texts for word in words)
 
     return [id_ for id_ in app.highest if is_match(id_)]
+
+
+def ordered(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary]) -> tuple[list[str], dict[str, str]]:
+    """Sort metrics as ``sort`` asks for; return them, and the parameter that links repeat. As declared by default."""
+    sort = request.args.get("sort", "")
+
+    def reports(id_: str) -> int:
+        return sum(known[each.definition].n for each in app.versions_of(id_) if each.definition in known)
+
+    if sort == "name":
+        ids = sorted(ids)
+    elif sort == "owner":
+        ids = sorted(ids, key=lambda id_: (not app.highest[id_].metric.owner, app.highest[id_].metric.owner.lower(), id_))
+    elif sort == "reports":
+        ids = sorted(ids, key=lambda id_: (-reports(id_), id_))
+    return list(ids), {"sort": sort} if sort in SORTS and sort else {}
 
 
 def searched(app: AppMetrics, id_: str) -> str:
@@ -203,6 +226,8 @@ def headline(rows: Sequence[Row]) -> dict[str, Any]:
     says = (
         f"{len(changed)} of {plural(len(rows), 'metric')} changed: {how}" if changed else "No trend and no change beyond chance"
     )
-    more = f" And {plural(len(changed) - _MOST_NAMES, 'more metric')}." if len(changed) > _MOST_NAMES else ""
+    others = [each.id for each in changed[_MOST_NAMES:]]
+    names = [*others[:_MOST_OTHERS], *([f"{len(others) - _MOST_OTHERS} more"] if len(others) > _MOST_OTHERS else [])]
+    more = f" And {figures.listed(names)}." if others else ""
     waits = f"{plural(len(waiting), 'metric')} {'is' if len(waiting) == 1 else 'are'} not shown yet" if waiting else ""
     return {"says": says, "changes": changed[:_MOST_NAMES], "more": more, "waiting": waits}

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 from flask import request
 from msgspec.structs import asdict
 
+from deniable.messages import reasons
 from deniable_aggregator.answer import live
 from deniable_aggregator.answer.model.fields import Span, days_of
+from deniable_aggregator.publish import release
+from deniable_aggregator.store.uploads import health as store_health
 from deniable_server.api.answers.parameters import find_metric
 from deniable_server.http import paging
 from deniable_server.pages import metric_page
 from deniable_server.pages.frame import doubt, page
 from deniable_server.pages.list_page import MOST_ROWS
+from deniable_server.pages.parts import strip
 
 if TYPE_CHECKING:
     from flask import Response
@@ -28,6 +32,26 @@ def overview(app: App) -> Response:
     waits = [app.awaited(app.versions[metric.id, metric.version]) for metric in part.items]
     return page(
         "live.html", app=app, doubt=doubt(app), live=counted, awaited=waits, metrics=part.items, page=part.page, pages=part.pages
+    )
+
+
+def health(app: App) -> Response:
+    """Show whether the pipeline runs, what was refused and why, and what looks made up."""
+    counted = live.overview(app)
+    by_metric = {f"{each.id} version {each.version}": each.refused for each in counted.metrics}
+    refused = [
+        (name or "metrics that are not declared", code, n, reasons.of_refusal(code))
+        for name, codes in sorted({**by_metric, "": counted.refused}.items())
+        for code, n in sorted(codes.items())
+    ]
+    return page(
+        "health.html",
+        app=app,
+        doubt=doubt(app),
+        lights=strip.lights(app, release.summaries(app.store)),
+        state=store_health.read(app.store),
+        live=counted,
+        refused=refused,
     )
 
 

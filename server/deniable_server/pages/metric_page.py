@@ -11,10 +11,11 @@ from msgspec.structs import asdict, replace
 
 from deniable.mechanisms.sets import OfSets
 from deniable.messages.plural import plural
+from deniable_aggregator.accounting import readers
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.absence import nearest
 from deniable_aggregator.answer.headline import headline
-from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.model.fields import LEVEL, so_far
 from deniable_aggregator.answer.question import number_range
 from deniable_aggregator.answer.question.side import JOINT
 from deniable_aggregator.answer.refusal import withholding
@@ -42,7 +43,7 @@ _ORDERS = ("estimate", "domain")
 _VIEWS = ("unbiased", "consistent")
 _COMPACT = 24  # rows above which they are set closer
 _LEAST_LOWERED = 5e-5  # a smaller share is written as 0
-_MOST_ROWS = 80  # on one page: a domain may have 65,536 values
+_MOST_ROWS = 30  # on one page: a domain may have 65,536 values
 _UNDETECTED_ROWS = 10
 _MOST_PAIRS = 20
 _MOST_WITHHELD = 8
@@ -73,18 +74,17 @@ def page_of(
     period = data.period if data else period
     over_time = data.over_time if data else None
     unit, units = data.units if data else ("", [])
-    chosen = {name: request.args.get(name) for name in ("level", "order", "view", "base", "by")} | {
+    chosen = {name: request.args.get(name) for name in ("level", "order", "view", "base", "value", "by")} | {
         "period": period,
         "segment": data.segment if data else None,
         "range": data.range.text if data else "",
-        "value": data.within if data else None,
     }
-    days = facts["days"]
+    days = so_far(facts["days"], facts["updated"] or datetime.now(UTC))
     return frame.page(
         "metric.html",
         app=app,
         m=facts | described(app, measured),
-        headline=headline(measured, facts["days"], facts.get("level", LEVEL)),
+        headline=headline(measured, days, facts.get("level", LEVEL)),
         basis=_basis(facts["included"], facts["periods"], declared.metric.period, measured.n, closed=facts.get("closed", True)),
         near=near(app, measured.id),
         offered=offered(facts["periods"], *(span.last for span in facts["included"] if period)),
@@ -185,7 +185,7 @@ def before(earlier: Earlier, level: float) -> dict[str, Any]:
     rows = chart.order(estimated(earlier), by_estimate=True)
     return asdict(earlier) | {
         "title": figures.beginning(earlier.says),
-        "headline": headline(earlier, earlier.days, level),
+        "headline": headline(earlier, so_far(earlier.days, earlier.updated), level),
         "chart": chart.chart(rows[:_MOST_ROWS], over=rows) if rows else None,
     }
 
@@ -263,6 +263,7 @@ def described(app: AppMetrics, measured: Estimates) -> dict[str, Any]:
         "others": " to ".join(between),
         "odds": f"{odds:,.2f}",
         "permanent": metric.permanent,
+        "readers": readers.sentence(app.declared, metric),
         "expired": metric.expired(datetime.now(UTC).date()),
         "unit": metric.unit,
         "example": metric.kind.example(metric),

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isnan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.figures import moment
 from deniable_aggregator.answer.over_time.sentence import NAMES, changes_of, measure_of, trends_of
-from deniable_server.pages.parts import timeline
+from deniable_server.pages.parts import chart, timeline
+from deniable_server.pages.parts.chart import Scale
 from deniable_server.pages.parts.timeline import Pin
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from deniable_aggregator.answer.figures import Measure
     from deniable_aggregator.answer.model.series import Line, Point, Series, SeriesPeriod, Shift
     from deniable_server.pages.parts.timeline import LinePicture, TimeTick
 
 _MOST_LINES = 6
+_ROW_SIDE = 99  # units of the path of a line in a row: two digits
 _MOST_CELLS = 600  # of the table
 _APART = {"hour": "four hours apart", "day": "a week apart", "week": "four weeks apart", "month": "four months apart"}
 _REMARKS = {"joined": "too few reports: counted with the next period", "withheld": "withheld", "missing": "no release"}
@@ -46,6 +48,13 @@ class PeriodRow:
     remark: str  # why there is no estimate, or what else is to be known; empty if nothing is
 
 
+class ValueLine(NamedTuple):
+    """A value over time, in a row of a table."""
+
+    path: str  # in a square of `_ROW_SIDE` units, on its own scale
+    words: str  # the first estimate and the last
+
+
 @dataclass(frozen=True, slots=True)
 class SeriesView:
     """A metric over time on a page."""
@@ -53,8 +62,10 @@ class SeriesView:
     sentence: str  # what changed; empty if no two closed periods can be compared
     trend: str  # which lines rise or fall; empty where too few periods are closed
     leads: bool  # whether the trend is what happened: nothing changed since the period before
+    ends: tuple[str, str] | None  # the first and the last period of a trend that was not found, which can be compared
     # Of the most frequent values, `_MOST_LINES` at most; none if fewer than two periods have estimates.
     pictures: tuple[LinePicture, ...]
+    lines: Mapping[str, ValueLine]  # of each value that has one, by its label
     labels: tuple[str, ...]  # of the columns of the table: those of the pictures, and then the other values
     rows: tuple[PeriodRow, ...]  # the same as a table, the last period first
     reports: tuple[tuple[float, float, float], ...]  # left end, width and height of a bar for each period: its number of reports
@@ -70,14 +81,17 @@ class SeriesView:
 
 
 def view(
-    series: Series,  # what is said
-    outline: Series | None = None,  # the same in longer periods, which are drawn; None: what is drawn is what is said
+    series: Series,  # period by period
+    outline: Series | None = None,  # the same in longer periods, which are drawn; None: each period is drawn
     total: int | None = None,  # how many releases there are; None: those of the series
+    *,
+    of_outline: bool = False,  # whether the sentences are of the longer periods, too
+    only: str = "",  # label of the line to draw; empty: the most frequent ones
 ) -> SeriesView | None:
     """Describe what a page shows of a series; None if it has no estimates."""
     course = outline or series
     every, periods, length = _ranked(course), course.periods, course.period_length
-    lines = every[:_MOST_LINES]
+    lines = [line for line in every if line.label == only] if only else every[:_MOST_LINES]
     if not lines:
         return None
     listed = every if len(every) * len(periods) <= _MOST_CELLS else lines
@@ -88,10 +102,14 @@ def view(
     is_drawn = sum(each.state == "published" for each in periods) > 1
     pins, shifts = _pins(series, course, lines)
     own = {line.label: line for line in series.lines}
+    words = course if of_outline else series
+    trends = [trend for _, trend in trends_of(words)]
+    has_trend = any(trend.differs for trend in trends)
     return SeriesView(
-        sentence=series.says,
-        trend=series.trend_says,
-        leads=any(trend.differs for _, trend in trends_of(series)) and not any(each.differs for _, each in changes_of(series)),
+        sentence=words.says,
+        trend=words.trend_says,
+        leads=has_trend and not any(each.differs for _, each in changes_of(words)),
+        ends=(trends[0].since, trends[0].last) if trends and not has_trend else None,
         pictures=tuple(
             timeline.picture(
                 line,
@@ -108,6 +126,7 @@ def view(
         )
         if is_drawn
         else (),
+        lines={line.label: small for line in every if (small := _value_line(line, measure_of(line, series)))},
         labels=tuple(NAMES.get(line.kind, line.label) for line in listed),
         rows=tuple(_row(course, listed, at) for at in reversed(range(len(periods)))),
         reports=bars,
@@ -213,6 +232,18 @@ def _between(line: Line, series: Series) -> str:
 
 
 # Pictures
+
+
+def _value_line(line: Line, measure: Measure) -> ValueLine | None:
+    """Draw a value in a row, as high as its intervals: what is no more than noise does not fill the row. None of one point."""
+    known = [(at, point) for at, point in enumerate(line.points) if point and not isnan(point.estimate)]
+    if len(known) < 2:  # noqa: PLR2004
+        return None
+    low, high = min(point.interval[0] for _, point in known), max(point.interval[1] for _, point in known)
+    scale, number = Scale(low, high if high > low else low + 1), max(len(line.points) - 1, 1)
+    places = [(round(_ROW_SIDE * at / number), round(_ROW_SIDE * scale.down(point.estimate) / 100)) for at, point in known]
+    ends = [measure.estimate(point.estimate, point.interval) for _, point in (known[0], known[-1])]
+    return ValueLine(chart.path(places, "d"), f"{ends[0].removesuffix('%')} \N{RIGHTWARDS ARROW} {ends[1]}")
 
 
 def _versions(periods: Sequence[SeriesPeriod]) -> list[tuple[float, int]]:

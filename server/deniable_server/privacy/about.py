@@ -93,7 +93,7 @@ def app_named() -> App:
 
 def _question(declared: Declared) -> Question:
     metric, mechanism = declared.metric, declared.mechanism
-    listed = [] if metric.open or metric.axis else _listed(metric)
+    listed = [] if metric.open or metric.axis else listed_answers(metric)
     times = "once" if metric.per_period == 1 else f"{metric.per_period} times"
     part = "" if float(metric.sample) == 1 else f" Only {100 * float(metric.sample):.3g}% of answers are reported."
     if metric.delay is not None:
@@ -113,7 +113,7 @@ def _question(declared: Declared) -> Question:
     )
 
 
-def _listed(metric: Metric) -> list[str]:
+def listed_answers(metric: Metric) -> list[str]:
     """Return the possible answers that are shown."""
     labels = [metric.label(at) for at in range(len(metric.values[:_MOST_VALUES]))]
     ends = accumulate(map(len, labels))

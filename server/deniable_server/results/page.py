@@ -96,7 +96,7 @@ class Result(NamedTuple):
 @blueprint.get("/results")
 def results() -> Response:
     """List the results of an ``app``, by default of the first one."""
-    app = _app()
+    app = public_app()
     public = [_result(app, declared) for declared in app.highest.values() if declared.metric.public]
     return _page("results.html", app, results=public)
 
@@ -122,18 +122,19 @@ def series_file(id_: str) -> Response:
     return _file(app, f"{id_}-series", download.of_series(one.course))
 
 
-def _app() -> App:
+def public_app(*parameters: str) -> App:
+    """Return the app whose results a request without a key asks for; refuse parameters that are not among these."""
     service().limits.stranger(visit())
     app = app_named()
     if app.trial:
         raise Problem(404, "not_public", "results are not shown while an app is in a trial, which protects no small group")
-    only_parameters("app")
+    only_parameters("app", *parameters)
     return app
 
 
 def _result_of(id_: str) -> tuple[App, Result]:
     """Return the app that is asked for, and what is shown of one of its public metrics."""
-    app = _app()
+    app = public_app()
     declared = app.highest.get(id_)
     if declared is None or not declared.metric.public:
         raise Problem(404, "not_public", "no metric of this name has public results")
@@ -233,6 +234,7 @@ def _file(app: App, name: str, text: str) -> Response:
 
 
 @blueprint.errorhandler(StoreError)
-def _on_store(error: StoreError) -> tuple[str, int, dict[str, str]]:
+def on_store(error: StoreError) -> tuple[str, int, dict[str, str]]:
+    """Say that the store cannot be read."""
     service().outage.failed("", error)
     return "The results cannot be read. Try again in a moment.", 503, {"Retry-After": str(RETRY_SECONDS)}

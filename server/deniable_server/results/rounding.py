@@ -85,7 +85,9 @@ def coarse_number(number: NumberEstimate) -> NumberEstimate:
 
 def coarse_series(series: Series) -> Series:
     """Round a series, and leave out what is told of changes: it rests on numbers that are not rounded."""
-    periods = [replace(period, n=coarse_count(period.n)) for period in series.periods]
+    # Whether a period has no release, or one that is not shown, is not said.
+    states = {"missing": "withheld"}
+    periods = [replace(each, n=coarse_count(each.n), state=states.get(each.state, each.state)) for each in series.periods]
     return replace(series, says="", trend_says="", periods=periods, lines=[_line(line) for line in series.lines])
 
 

@@ -86,6 +86,32 @@ def test_the_fixture_with_a_registry(registry_file):
     assert f"test_app.py:6: {words}" in done.stdout
 
 
+def test_a_failure_without_consent_says_so(registry_file):
+    """Nothing was captured, and pytest shows the line of the app and what to do; a test that passes says nothing."""
+    test = """
+import deniable
+
+def run():
+    deniable.init(registry="metrics.toml", consent=False, segments={"platform": "linux"})
+    deniable.record("ui.theme", "dark")
+
+def test_wants_an_answer(deniable_capture):
+    run()
+    assert deniable_capture.values("ui.theme") == ["dark"]
+
+def test_wants_none(deniable_capture):
+    run()
+    assert deniable_capture.values("ui.theme") == []
+    assert deniable.flush().dropped == {"no_consent": 1}
+"""
+    done = run_pytest(registry_file.parent, test)
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+    words = (
+        "test_app.py:6: nobody has agreed, so nothing is recorded (ui.theme); call set_consent(True) once the person has said yes"
+    )
+    assert done.stdout.count(words) == 1, done.stdout
+
+
 def test_the_server_fixture(registry_file):
     """The stub server's fixture takes the registry in the root directory, and each test has a new device."""
     test = """

@@ -136,7 +136,8 @@ class Service:
                 if config["target"].endswith("/metrics.toml"):
                     places[config["target"]] = str(self.registry)
         places["0.0.0.0:9464"] = f"127.0.0.1:{self.ports['worker']}"
-        return [places.get(word, word) for word in words]
+        # A word may join several paths.
+        return [places.get(word) or ":".join(places.get(part, part) for part in word.split(":")) for word in words]
 
     def environment_of(self, name: str) -> dict[str, str]:
         """Return the environment of a service: the image's, and its files."""

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 import requests
-from service import clean, eventually
-from shipped import DEPLOY, ROOT, compose, environment, stages, variables
+import yaml
+from service import Service, clean, eventually
+from shipped import DEPLOY, ROOT, Private, compose, environment, stages, variables
 
 import deniable
 
@@ -163,3 +164,63 @@ def test_numbers_are_told_to_who_has_their_key(composed, name):
     assert requests.get(f"{composed.url(name)}/metrics", timeout=60).status_code == 401
     answer = requests.get(f"{composed.url(name)}/metrics", headers={"Authorization": f"Bearer {key}"}, timeout=60)
     assert 'deniable_backlog_batches{app="shop"}' in answer.text
+
+
+class TwoApps(Private):
+    """Passwords, and the files of deploy/ with the lines that deploy/README.md changes for a second app."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "private")
+        self.files = {"games.toml": folder / "games.toml"}
+        text = (DEPLOY / "metrics.toml").read_text("utf-8").replace('app = "shop"', 'app = "games"')
+        self.files["games.toml"].write_text(text + "\n[publication]\ntrial = true\n", "utf-8")
+        (folder / "search-engines.txt").write_bytes((DEPLOY / "search-engines.txt").read_bytes())
+        readme = (DEPLOY / "README.md").read_text("utf-8")
+        changes = re.search(r"<!-- second app -->\n```diff\n(.*?)```", readme, re.DOTALL)[1]
+        for part in re.split(r"^--- deploy/", changes, flags=re.MULTILINE)[1:]:
+            name, _, lines = part.partition("\n")
+            text = (DEPLOY / name).read_text("utf-8")
+            for line, new in re.findall(r"^-(.*)\n((?:\+.*\n)+)", lines, re.MULTILINE):
+                assert text.count(f"{line}\n") == 1, line
+                text = text.replace(f"{line}\n", "".join(added[1:] for added in new.splitlines(keepends=True)))
+            self.files[name] = folder / name
+            self.files[name].write_text(text, "utf-8")
+
+    def path(self, name: str) -> Path:
+        return self.files.get(name) or super().path(name)
+
+
+def test_a_second_app_is_served(tmp_path, monkeypatch):
+    """With the lines that deploy/README.md changes, its reports are taken, counted and shown; the first app has none of them."""
+    two = TwoApps(tmp_path)
+    assert set(two.files) == {"games.toml", "deniable.env", "compose.yaml", "kustomization.yaml"}
+    project = yaml.safe_load(two.files["compose.yaml"].read_text("utf-8"))
+    registries = environment(two.files["deniable.env"])["DENIABLE_REGISTRY"].split(":")
+    for name in OURS:
+        assert set(registries) <= {each["target"] for each in project["services"][name]["configs"]}, name
+    assert {each["source"] for each in project["services"]["worker"]["configs"]} <= set(project["configs"])
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", two.files["compose.yaml"]]
+    assert subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0
+    generators = yaml.safe_load(two.files["kustomization.yaml"].read_text("utf-8"))["configMapGenerator"]
+    (files,) = [each["files"] for each in generators if each["name"] == "registry"]
+    assert {Path(each).name for each in registries} < set(files)
+    monkeypatch.setattr("service.compose", lambda: project)
+    (tmp_path / "run").mkdir()
+    with Service(two, tmp_path / "run") as served:
+        assert eventually(lambda: served.healthy("ingest") and served.healthy("query")), served.log("ingest")
+        sending, reading = (served.operate("keys", "create", "--app", "games", "--role", role) for role in ("ingest", "read"))
+        other = served.operate("keys", "create", "--app", "shop", "--role", "read")
+        dsn = served.url("ingest").replace("//", f"//{sending}@") + "/games"
+        options = {"registry": two.files["games.toml"], "segments": {"platform": "linux"}}
+        with deniable.Client(dsn=dsn, consent=True, state=tmp_path / "state", strict=True, **options) as client:
+            assert client.record("export.used", value=True)
+            assert client.flush(30)
+
+        def ask(key):
+            answer = requests.get(
+                f"{served.url('query')}/api/v1/metrics/export.used", headers={"Authorization": f"Bearer {key}"}, timeout=60
+            )
+            return answer.json()["n"]
+
+        assert eventually(lambda: ask(reading) == 1), served.log("worker")
+        assert ask(other) == 0

@@ -266,7 +266,7 @@ def test_an_operator_acts_when_somebody_asks(private, composed):
     assert job["ttlSecondsAfterFinished"] == 0  # neither the pod nor what it was told stays
     url = environment(private.path("private/operator.env"))["DENIABLE_REDIS_URL"]
     assert url.startswith("redis://operator:")
-    (line,) = re.findall(r"exec job/operator -- deniable (keys .*)", (DEPLOY / "README.md").read_text("utf-8"))
+    (line,) = re.findall(r"exec job/operator -- deniable (keys create .*)", (DEPLOY / "README.md").read_text("utf-8"))
     assert composed.operate(*line.split()).startswith("pk_")
 
 

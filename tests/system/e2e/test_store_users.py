@@ -217,6 +217,13 @@ NEVER = [
     "EXPIRE {shop}:audit 1",
     "RESTORE {shop}:audit 0 x REPLACE",
     "SORT {shop}:audit STORE {shop}:audit",
+    # Nor from the public history.
+    "SET {shop}:history x",
+    "LSET {shop}:history 0 x",
+    "LPUSH {shop}:history x",
+    "LTRIM {shop}:history 1 -1",
+    "RPOP {shop}:history",
+    "RENAME {shop}:history {shop}:gone",
 ]
 
 # What each user may, as its process does, and a neighbour of it that it may not
@@ -338,6 +345,8 @@ ALLOWED["operator"] += [
 APPENDS = ["RPUSH {shop}:audit x", "LINDEX {shop}:audit -1", "LRANGE {shop}:audit -16 -1"]
 for user in ALLOWED:
     ALLOWED[user] += APPENDS
+ALLOWED["query"] += ["RPUSH {shop}:history x", "LRANGE {shop}:history 0 -1"]
+ALLOWED["operator"] += ["DEL {none}:history"]
 for user in ("ingest", "query"):
     ALLOWED[user] += ["GET {shop}:audit:served", "SET {shop}:audit:served x"]
 for user in ("ingest", "query", "worker"):

@@ -58,6 +58,16 @@ def days_of(
     return Days(bounds(first, length)[0].date() if first else None, (end - timedelta(microseconds=1)).date())
 
 
+def so_far(
+    days: Days | None,
+    at: datetime | None,  # when it was published; None without a release
+) -> Days | None:
+    """Return days without those of an open period that had not come when it was published: sentences name none of them."""
+    if days is None or at is None or days.last <= at.date():
+        return days
+    return Days(days.first, max(at.date(), days.first or at.date()))
+
+
 def in_words(days: Days | None) -> str:
     """Write between which days something is."""
     if days is None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.model.series import Series
 from deniable_aggregator.answer.over_time.numbers import number_lines
-from deniable_aggregator.answer.over_time.periods import earlier_releases, estimate, join, last_periods, period_state
+from deniable_aggregator.answer.over_time.periods import earlier_releases, estimate, is_over, join, last_periods, period_state
 from deniable_aggregator.answer.over_time.sentence import change_in_words, trend_in_words
 from deniable_aggregator.answer.over_time.shares import share_lines
 from deniable_aggregator.answer.select import earlier_in_words
@@ -50,12 +50,18 @@ def series(
     current, app = by_last[max(by_last)].declared if by_last else published[0].declared, published[0].app
     metric = current.metric
     length = metric.period
+    ahead, partial = set[str](), set[str]()  # longer periods that go on, and those that the range cuts
     if by and by != length:
-        by_last, length, look = join(by_last, length, by), by, "none"
+        everything, by_last = join(everything, length, by), join(by_last, length, by)
+        ahead = {name for name in by_last if not is_over(name, everything, length, by)}
+        partial = {name for name in by_last if dates and not dates.holds(name, by)}
+        length, look = by, "none" if look == "none" else "unshifted"
     names = last_periods(current, by_last, length)
-    estimated = estimate([(at, by_last[name]) for at, name in enumerate(names) if name in by_last])
+    unfinished = {at for at, name in enumerate(names) if name in ahead | partial}
+    estimated = estimate([(at, by_last[name]) for at, name in enumerate(names) if name in by_last], unfinished)
     past = [] if metric.least_shift is None or look != "all" else estimate(earlier_releases(current, everything, names))
-    lines, left_out = (number_lines if metric.estimate else share_lines)(current, past, estimated, names, level, look=look)
+    lines_of = number_lines if metric.estimate else share_lines
+    lines, left_out = lines_of(current, past, estimated, names, level, length=length, look=look)
     answer = Series(
         trial=app.trial,
         simulated=app.simulated,
@@ -68,7 +74,9 @@ def series(
         target="population",
         unit=metric.unit,
         scale=metric.scale,
-        periods=[period_state(name, by_last, named if length == metric.period else []) for name in names],
+        periods=[
+            period_state(name, by_last, named if length == metric.period else [], is_over=name not in ahead) for name in names
+        ],
         lines=lines,
         left_out=left_out,
         least_shift=None if metric.least_shift is None else float(metric.least_shift),

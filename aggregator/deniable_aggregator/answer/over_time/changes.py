@@ -43,16 +43,22 @@ class ClosedPeriods:
     """What some closed periods say of each line. All are of one version, so that their estimates can be compared."""
 
     declared: Declared  # the version
+    length: str  # of a period: that of the metric, or a longer one in which its periods are joined
     periods: Sequence[Estimated[Reading]]  # in order
     sides: Sequence[Side]  # of each period the estimates of the lines
     course: Course  # the same estimates, with what slopes and shifts need
+
+    @property
+    def _names(self) -> list[str]:
+        lasts = (each.selection.last for each in self.periods)
+        return [period.of(period.bounds(last, self.declared.metric.period)[0], self.length) for last in lasts]
 
     def changes(self, level: float) -> list[PeriodChange]:
         """Compare the last period with an earlier one, line by line, of a number also the medians; nothing if there is none."""
         at = self._compared()
         if at is None:
             return []
-        metric, since, last = self.declared.metric, self.periods[at].selection.last, self.periods[-1].selection.last
+        metric, since, last = self.declared.metric, self._names[at], self._names[-1]
         difference: Differences = Difference(self.sides[at], self.sides[-1])
         readings = [self.periods[place].reading for place in (at, -1)]
         if isinstance(readings[0], NumberReading) and isinstance(readings[1], NumberReading):
@@ -66,7 +72,7 @@ class ClosedPeriods:
         """Return which period the last is compared with: of days a week before, of hours a day before, else the one before."""
         if len(self.periods) < 2:  # noqa: PLR2004
             return None
-        names, length = [each.selection.last for each in self.periods], self.declared.metric.period
+        names, length = self._names, self.length
         begins, _ = period.bounds(names[-1], length)
         before = period.of(begins - COMPARED[length], length) if length in COMPARED else ""
         return names.index(before) if before in names else len(names) - 2
@@ -74,7 +80,7 @@ class ClosedPeriods:
     def trends(self, level: float) -> list[Trend]:
         """Fit a line through the estimates of each line; nothing through too few periods."""
         metric = self.declared.metric
-        fit, distance = slope(self.course, period.CYCLES[metric.period]), moved(metric)
+        fit, distance = slope(self.course, period.CYCLES[self.length]), moved(metric)
         if fit is None:
             return []
         # No mean moves by more than the range in a period. Through few periods the interval may be wider.
@@ -82,7 +88,7 @@ class ClosedPeriods:
         intervals = (fit.interval(level), fit.interval(level, simultaneous=True))
         ends = (end for low, high in intervals for end in (np.maximum(low, -most), np.minimum(high, most)))
         columns = ([distance(each) for each in column.tolist()] for column in (fit.estimate, *ends))
-        since, last = (self.periods[at].selection.last for at in (0, -1))
+        since, last = (self._names[at] for at in (0, -1))
         p_value = fit.p_value
         differs = np.resize(holm(p_value[: fit.hypotheses], 1 - level), len(p_value))
         rows = zip(*columns, p_value.tolist(), differs.tolist(), strict=True)

@@ -30,6 +30,7 @@ def number_lines(
     names: Sequence[str],
     level: float,
     *,
+    length: str,  # of a period of the series
     look: Look = "all",  # for which changes is looked
 ) -> tuple[list[Line], int]:
     """Return the lines of the mean and the median, and that no value is left out."""
@@ -47,10 +48,10 @@ def number_lines(
         means[period.at] = Point(number(centre.place), (ends[0][0], ends[0][1]), (ends[1][0], ends[1][1]), period.reading.n)
         if own.metric.estimate == "distribution" and left <= _MOST_MEDIANS:
             medians[period.at] = _median(period.reading, level, narrow)
-        if own is current and period.selection.closed:
+        if own is current and period.closed:
             closed.append(period)
-    earlier, recent = of_kind(past, NumberReading), _closed_periods(current, closed)
-    remembered = _closed_periods(current, [*earlier, *closed]) if earlier else recent
+    earlier, recent = of_kind(past, NumberReading), _closed_periods(current, length, closed)
+    remembered = _closed_periods(current, length, [*earlier, *closed]) if earlier else recent
     of_mean, of_median = changes_of(recent, remembered, 2, 1, level, look=look)
     name = mean_name(current.metric)
     lines = [Line(name, None, name, means, *of_mean)]
@@ -72,7 +73,7 @@ def _median(reading: NumberReading, level: float, narrow: float) -> Point | None
     return Point(number(middle.place), ends[0], ends[1], reading.n)
 
 
-def _closed_periods(current: Declared, periods: Sequence[Estimated[NumberReading]]) -> ClosedPeriods:
+def _closed_periods(current: Declared, length: str, periods: Sequence[Estimated[NumberReading]]) -> ClosedPeriods:
     readings = [each.reading for each in periods]
     course = course_of([each.at for each in periods], readings)
-    return ClosedPeriods(current, periods, [each.centre.side for each in readings], course)
+    return ClosedPeriods(current, length, periods, [each.centre.side for each in readings], course)

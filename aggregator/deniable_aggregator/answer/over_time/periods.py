@@ -14,6 +14,7 @@ from deniable_aggregator.answer.select import state
 from deniable_aggregator.inference.shift import MEMORY
 
 if TYPE_CHECKING:
+    from collections.abc import Collection as Some
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from deniable.declared import Declared
@@ -31,17 +32,24 @@ class Estimated(NamedTuple, Generic[R_co]):
     selection: Selection
     reading: R_co
     at: int  # its place in the series, from 0; negative before the periods shown
+    closed: bool  # whether nothing more comes for it, and no part of it is left out
 
 
-def estimate(dated: Sequence[tuple[int, Selection]]) -> list[Estimated[Reading]]:
-    """Read some releases, each with its place in the series."""
+def estimate(
+    dated: Sequence[tuple[int, Selection]],  # each with its place in the series
+    unfinished: Some[int] = (),  # places of those of which a part is missing
+) -> list[Estimated[Reading]]:
+    """Read some releases."""
     readings = read([selection for _, selection in dated])
-    return [Estimated(selection, reading, at) for (at, selection), reading in zip(dated, readings, strict=True)]
+    return [
+        Estimated(selection, reading, at, selection.closed and at not in unfinished)
+        for (at, selection), reading in zip(dated, readings, strict=True)
+    ]
 
 
 def of_kind(periods: Sequence[Estimated[Reading]], kind: type[R_co]) -> list[Estimated[R_co]]:
     """Return those of one kind of reading: versions of a metric may be of different kinds."""
-    return [Estimated(each.selection, each.reading, each.at) for each in periods if isinstance(each.reading, kind)]
+    return [Estimated(each.selection, each.reading, each.at, each.closed) for each in periods if isinstance(each.reading, kind)]
 
 
 def most_periods(current: Declared) -> int:
@@ -63,6 +71,12 @@ def join(by_last: Mapping[str, Selection], length: str, by: str) -> dict[str, Se
             selection = selection._replace(releases={**before.releases, **selection.releases})
         by_name[name] = selection
     return by_name
+
+
+def is_over(name: str, by_last: Mapping[str, Selection], length: str, by: str) -> bool:
+    """Tell whether all releases of a longer period are there: its end is reached, or a later one has a release."""
+    following = period.of(period.bounds(by_last[name].last, length)[1], by)
+    return following > name or max(by_last) > name
 
 
 def last_periods(current: Declared, by_last: Mapping[str, Selection], length: str) -> list[str]:
@@ -92,12 +106,20 @@ def earlier_releases(current: Declared, by_last: Mapping[str, Selection], names:
     return own[MEMORY - 1 :: -1]
 
 
-def period_state(name: str, by_last: Mapping[str, Selection], versions: Iterable[tuple[Published, str]]) -> SeriesPeriod:
+def period_state(
+    name: str,
+    by_last: Mapping[str, Selection],
+    versions: Iterable[tuple[Published, str]],
+    *,
+    is_over: bool = True,  # whether all of it is there
+) -> SeriesPeriod:
     """Say what was published of a period, or why nothing was."""
     if name in by_last:
         selection = by_last[name]
         version = selection.declared.metric.version
-        return SeriesPeriod(name, "published", selection.spans[0], selection.days, version, selection.n, selection.closed)
+        return SeriesPeriod(
+            name, "published", selection.spans[0], selection.days, version, selection.n, selection.closed and is_over
+        )
     absent = state(versions, name)
     # The reports of a joined period are in a later release, so nothing more will be published for it.
     return SeriesPeriod(name, absent, None, None, None, 0, closed=absent == "joined")

@@ -65,9 +65,8 @@ def change_of(line: Line, change: PeriodChange, series: Series) -> str:
 
 def trend_of(line: Line, trend: Trend, series: Series) -> str:
     """Say by how much a line rose or fell on average in a period, and in all."""
-    measure, is_rise, steps = measure_of(line, series), rises(trend, series.scale), _steps(trend, series)
-    low, high = ((end**steps if series.scale == "log" else steps * end) for end in trend.simultaneous)
-    rate, total = measure.rate(trend.simultaneous, is_rise=is_rise), measure.size((low, high), is_rise=is_rise)
+    measure, is_rise = measure_of(line, series), rises(trend, series.scale)
+    rate, total = measure.rate(trend.simultaneous, is_rise=is_rise), measure.size(_in_all(trend, series), is_rise=is_rise)
     return f"{_subject(line)} {_verb(is_rise)} by {rate} a {series.period_length}, in all {total}"
 
 
@@ -99,7 +98,8 @@ def trend_in_words(series: Series) -> str:
     if not trends:
         return ""
     since, last = trends[0][1].since, trends[0][1].last
-    return f"No trend beyond chance from {figures.moments(since, last, length)}: {_unmoved(trends, series)} a {length}."
+    first = f"No trend beyond chance from {figures.moments(since, last, length)}: {_unmoved(trends, series)} a {length}"
+    return f"{first}, so {_possible(trends, series)} in all {'is' if series.scale == 'log' else 'are'} possible."
 
 
 def _all_found(
@@ -128,6 +128,21 @@ def _unmoved(pairs: Sequence[tuple[Line, Result]], series: Series) -> str:
         none = f"none of the {len(pairs)} most frequent answers" if series.left_out else "no answer"
         return f"{none} rose or fell by more than {most}"
     return figures.listed([f"{_subject(line)} {measure_of(line, series).signed(each.simultaneous)}" for line, each in pairs])
+
+
+def _possible(trends: Sequence[tuple[Line, Trend]], series: Series) -> str:
+    """Say how far lines may have moved in all that show no trend."""
+    line, trend = trends[0]
+    if len(trends) == 1:
+        return measure_of(line, series).signed(_in_all(trend, series))
+    return f"up to {measure_of(line, series).most([_in_all(trend, series) for _, trend in trends])}"
+
+
+def _in_all(trend: Trend, series: Series) -> tuple[float, float]:
+    """Return between which ends a line moved from the first period of its trend to the last."""
+    steps = _steps(trend, series)
+    low, high = ((end**steps if series.scale == "log" else steps * end) for end in trend.simultaneous)
+    return low, high
 
 
 def _subject(line: Line) -> str:

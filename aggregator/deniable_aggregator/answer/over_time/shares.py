@@ -32,6 +32,7 @@ def share_lines(
     names: Sequence[str],
     level: float,
     *,
+    length: str,  # of a period of the series
     look: Look = "all",  # for which changes is looked
 ) -> tuple[list[Line], int]:
     """Return a line for each of the most frequent values, and how many values have none."""
@@ -54,10 +55,10 @@ def share_lines(
         of_values = some_values(estimate, [known[meaning] for meaning in there])
         for meaning, point in zip(there, _points(of_values, level, len(estimated)), strict=True):
             points[meaning][period.at] = point
-        if period.reading.declared is current and period.selection.closed:
+        if period.reading.declared is current and period.closed:
             closed.append((period, of_values))
-    recent = _closed_periods(current, closed[earlier:])
-    remembered = _closed_periods(current, closed) if earlier else recent
+    recent = _closed_periods(current, length, closed[earlier:])
+    remembered = _closed_periods(current, length, closed) if earlier else recent
     changes = changes_of(recent, remembered, len(places), shares.hypotheses, level, look=look)
     lines = [
         Line("share", metric.value(position), metric.label(position), points[meaning], *changes[at])
@@ -72,7 +73,7 @@ def _points(estimate: Estimate, level: float, periods: int) -> list[Point]:
     return [Point(share, (low, high), (lowest, highest), n) for share, low, high, lowest, highest, n in rows]
 
 
-def _closed_periods(current: Declared, dated: Sequence[Dated]) -> ClosedPeriods:
+def _closed_periods(current: Declared, length: str, dated: Sequence[Dated]) -> ClosedPeriods:
     periods, estimates = [each for each, _ in dated], [each for _, each in dated]
     course = Course.of_shares([each.at for each in periods], estimates, [each.reading.repeats for each in periods])
-    return ClosedPeriods(current, periods, [Side.of(each) for each in estimates], course)
+    return ClosedPeriods(current, length, periods, [Side.of(each) for each in estimates], course)

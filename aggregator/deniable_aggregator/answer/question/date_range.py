@@ -31,6 +31,11 @@ class DateRange(NamedTuple):
         last = period.of(self.end - timedelta(microseconds=1), length) if self.end else "~"
         return first, last
 
+    def holds(self, name: str, length: str) -> bool:
+        """Tell whether all of a period is in it."""
+        begins, ends = period.bounds(name, length)
+        return (self.first is None or self.first <= begins) and (self.end is None or ends <= self.end)
+
     def before(self, length: str, *, weekday: bool) -> Earlier:
         """Return how far the range of the same length before it is away."""
         if self.first is None or self.end is None:

@@ -30,7 +30,7 @@ class Options(Family[Any]):
     mechanism: OfSets
 
     @abstractmethod
-    def told(self, tally: Tally) -> tuple[Integers, Integers]:
+    def count_options(self, tally: Tally) -> tuple[Integers, Integers]:
         """Count, for each option, the reports that say that it is chosen, and those that are about it."""
 
     @abstractmethod
@@ -56,7 +56,7 @@ class Rows(Options):
         """The options of each row, (rows, options)."""
         return np.array(self.mechanism.groups)
 
-    def told(self, tally: Tally) -> tuple[Integers, Integers]:
+    def count_options(self, tally: Tally) -> tuple[Integers, Integers]:
         """Add up the rows with an option, and the cells that say yes."""
         support, covering = (np.zeros(self.mechanism.options_listed, np.int64) for _ in range(2))
         for place, named in enumerate(self._groups.T):
@@ -114,7 +114,7 @@ class Padded(Options):
 
     mechanism: Any
 
-    def told(self, tally: Tally) -> tuple[Integers, Integers]:
+    def count_options(self, tally: Tally) -> tuple[Integers, Integers]:
         """Return the bits."""
         return tally.counts[0], np.full(self.mechanism.options_listed, tally.n)
 

@@ -95,6 +95,10 @@ class Lines:
         """Read the oldest, or None."""
         return cast("bytes | None", self._client.lindex(self.key, 0))
 
+    def appending(self, line: str) -> StoreCommand:
+        """Return the command that appends one."""
+        return StoreCommand(self.key, "RPUSH", (line,))
+
     def dropping(self, number: int) -> StoreCommand:
         """Return the command that deletes some of the oldest."""
         return StoreCommand(self.key, "LTRIM", (number, -1))

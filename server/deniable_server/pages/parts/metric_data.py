@@ -13,8 +13,9 @@ from flask import request, url_for
 from deniable.registry import period
 from deniable_aggregator.answer.measurement import measure
 from deniable_aggregator.answer.model.fields import LEVEL
-from deniable_aggregator.answer.model.number import line_names
+from deniable_aggregator.answer.model.number import line_names, quantile_name
 from deniable_aggregator.answer.over_time import series
+from deniable_aggregator.answer.question import number_range
 from deniable_aggregator.answer.select import state_of
 from deniable_aggregator.publish import release
 from deniable_server.api.answers.parameters import level_asked, published_of
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from deniable_server.service import App
 
 T = TypeVar("T")
+_PARAMETERS = ("period", "segment", "by", "base", "value")
 
 
 @dataclass(frozen=True)
@@ -51,16 +53,18 @@ class MetricData:
     within: str | None  # a range of a number
     by: str  # the parameter
     base: str
+    value: str  # the answer, or the figure of a number, by which segments are compared, and which a picture is of
 
     @classmethod
     def of_request(cls, app: App, name: str) -> MetricData:
         """Read what the request asks of a metric. A form sends an empty parameter for all."""
-        names = ("period", "segment", "value", "by", "base")
-        period, segment, within, by, base = (request.args.get(each) or None for each in names)
+        period, segment, by, base, value = (request.args.get(each) or None for each in _PARAMETERS)
         published, dates = published_of(app, name), time_range.of_request()
         if dates.dates:  # as the audit log has the range of a query
             visit().details["period"] = "/".join(dates.dates.names(published[0].length))
-        return cls(app, name, published, level_asked(), period, segment, dates, within, by or "", base or "")
+        is_range = value is not None and number_range.is_range(value) and published[0].declared.metric.axis is not None
+        within, value = (value, None) if is_range else (None, value)
+        return cls(app, name, published, level_asked(), period, segment, dates, within, by or "", base or "", value or "")
 
     @property
     def is_part(self) -> bool:
@@ -115,16 +119,30 @@ class MetricData:
     @cached_property
     def over_time(self) -> SeriesView | None:
         """It over time, as the page shows it."""
-        return self._once("over time", (self.units[0],), lambda: series_page.view(self.course, self.outline, len(self.spans)))
+
+        def make() -> SeriesView | None:
+            return series_page.view(self.course, self.outline, len(self.spans), of_outline=bool(self.by))
+
+        return self._once("over time", (self.units[0], self.by), make)
 
     @cached_property
     def segments(self) -> SegmentTable | None:
         """All segments; None where one is chosen."""
         if self.segment:
             return None
-        return self._once(
-            "segments", (self.period, self.base), lambda: segments.table(self.published, self.measured, self._days(), self.base)
-        )
+
+        def make() -> SegmentTable | None:
+            return segments.table(self.published, self.measured, self._days(), self.base, self.value)
+
+        return self._once("segments", (self.period, self.base, self.value), make)
+
+    @property
+    def chart(self) -> SeriesView | None:
+        """What a picture of it over time has: one answer if it is chosen."""
+        if not self.value:
+            return self.over_time
+        name = "median" if self.value == quantile_name(0.5) else self.value
+        return series_page.view(self.course, self.outline, len(self.spans), only=name)
 
     @property
     def question(self) -> dict[str, str]:

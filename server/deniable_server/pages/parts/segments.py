@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deniable.registry import OTHER
+from deniable.registry.lookalike import did_you_mean
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.figures import Measure
+from deniable_aggregator.answer.model.number import quantile_name
 from deniable_aggregator.answer.model.query import CompareWith, Filter, Query
 from deniable_aggregator.answer.question import date_range, questions
 from deniable_aggregator.answer.question.cells import segments_of, with_columns
-from deniable_aggregator.answer.refusal import Refusal
+from deniable_aggregator.answer.refusal import Refusal, UnknownValue
 from deniable_aggregator.answer.table import rows
 from deniable_server.pages import metric_page
 from deniable_server.pages.parts import chart
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 _WIDEST = 0.5  # of the axis: an estimate with a wider interval is not printed
 _MOST_NAMED = 3
 _MOST_VALUES = 200  # of all segments: with more the table is left out
+_MOST_CHOICES = 30  # answers to choose from
+_HALF = 0.5
+_SHOWN = 40  # characters of what was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,8 @@ class SegmentTable:
     """The segments of a metric."""
 
     label: str  # what is estimated of each
+    value: str  # the same as the address has it
+    choices: tuple[tuple[str, str], ...]  # what else can be: as the address has it, and as text
     scale: Scale
     says: tuple[str, ...]  # of each dimension what differs, in words
     overall: SegmentRow  # all reports
@@ -67,17 +74,21 @@ def table(
     measured: Measurement,  # all reports, in the same periods
     days: tuple[str, str] | None,  # the first and the last day; None: all
     base: str,  # a cell; of other dimensions, and if it is empty, the base is the value with most reports
+    value: str = "",  # the answer, or the figure of a number, that is estimated; empty: yes, the largest answer, or the mean
 ) -> SegmentTable | None:
-    """Describe all segments; None if there are none, or nothing that can be compared."""
+    """Describe all segments; None if there are none, or nothing that can be compared. Raise `UnknownValue` if there is none."""
     version = next(each for each in published if each.declared.metric.version == measured.version)
     metric, app = version.declared.metric, version.app
-    answer = _answer(measured)
     names = version.breakdown.names
-    if answer is None or not names or metric.discover:
+    answers = {} if metric.discover or not names else _answers(measured)
+    if value and answers and value not in answers:
+        raise UnknownValue(f"{metric.id} has no answer {value[:_SHOWN]!r} here{did_you_mean(value, answers)}")
+    if not answers:
         return None
+    name_of = value or next(iter(answers))
+    answer = answers[name_of]
     if sum(len(version.breakdown.values[name]) for name in names) > _MOST_VALUES:
         return None
-    label, estimate, interval = answer
     listed: dict[str, list[Mapping[str, Any]]] = {}
     bases = {}
     first, last = date_range.read(days, datetime.now(UTC)).names(version.length)
@@ -89,8 +100,8 @@ def table(
             Query(
                 metrics=(metric.id,),
                 date_range=days,
-                dimensions=(name,) if measured.number else (name, "value"),
-                filters=() if measured.number else (Filter("is", "value", (label,)),),
+                dimensions=(name, "value"),
+                filters=(Filter("is", "value", (name_of,)),),
                 compare=CompareWith(dimension=name, base=bases[name]),
                 level=measured.level,
             )
@@ -102,14 +113,14 @@ def table(
             return None
         column = segments_of(query)[0]
         listed[name] = [{**each, "": each[column]} for each in answered.rows]
-    scale = _scale(measured, interval, [each for own in listed.values() for each in own])
+    scale = _scale(measured, answer.interval, [each for own in listed.values() for each in own])
     measure = Measure(measured.number is None, metric.unit, metric.scale)
     writer = _Writer(version, measure, scale, 1 - measured.level)
     overall = {
         "": "All reports",
-        "estimate": estimate,
-        "low": interval[0],
-        "high": interval[1],
+        "estimate": answer.estimate,
+        "low": answer.interval[0],
+        "high": answer.interval[1],
         "n": measured.n,
         "state": "published",
     }
@@ -118,27 +129,42 @@ def table(
         for name, own in listed.items()
     }
     return SegmentTable(
-        label=label,
+        label=answer.label,
+        value=name_of,
+        choices=tuple((name, answers[name].label) for name in dict.fromkeys([name_of, *list(answers)[:_MOST_CHOICES]])),
         scale=scale,
-        says=tuple(filter(None, (writer.says(label, name, own) for name, own in groups.items()))),
+        says=tuple(filter(None, (writer.says(answer.label, name, own) for name, own in groups.items()))),
         overall=writer.row(overall, "", is_base=False),
         groups=tuple(groups.items()),
         bases=tuple(f"{name}={word}" for name in names for word in version.breakdown.values[name] if word != OTHER),
     )
 
 
-def _answer(measured: Measurement) -> tuple[str, float, tuple[float, float]] | None:
-    """Return what the segments are compared by, with its estimate of all reports: yes, the largest answer, or the mean."""
-    if measured.number is not None:
-        number = measured.number
-        if number.geometric_mean:
-            return _mean_name(number.scale), number.geometric_mean.value, number.geometric_mean.interval
-        return _mean_name(number.scale), number.mean, number.interval
-    listed = metric_page.estimated(measured)
-    if not listed:
-        return None
-    best = next((each for each in listed if each.value is True), None) or max(listed, key=lambda row: row.frequency)
-    return best.label, best.frequency, best.interval
+class _Answer(NamedTuple):
+    """What segments are compared by."""
+
+    label: str  # as text
+    # estimate, interval: of all reports
+    estimate: float
+    interval: tuple[float, float]
+
+
+def _answers(measured: Measurement) -> dict[str, _Answer]:
+    """Return what the segments can be compared by, as rows name it, the usual one first: yes, the largest answer, or the mean."""
+    if (number := measured.number) is None:
+        listed = sorted(metric_page.estimated(measured), key=lambda row: (row.value is not True, -row.frequency))
+        return {each.label: _Answer(each.label, each.frequency, each.interval) for each in listed}
+    mean = number.geometric_mean
+    name, label = ("geometric_mean", "Geometric mean") if mean else ("mean", "Mean")
+    first = _Answer(label, mean.value, mean.interval) if mean else _Answer(label, number.mean, number.interval)
+    quantiles = {
+        quantile_name(each.share): _Answer(
+            "Median" if each.share == _HALF else f"{100 * each.share:g}% quantile", each.value, each.interval
+        )
+        for each in sorted(number.quantiles, key=lambda each: each.share != _HALF)
+        if each.resolved
+    }
+    return {name: first, **quantiles}
 
 
 def _scale(measured: Measurement, interval: tuple[float, float], listed: Sequence[Mapping[str, Any]]) -> Scale:
@@ -217,7 +243,10 @@ class _Writer:
             return "alike", f"cannot be told apart ({self.measure.signed(ends)})", ""
         is_more = figures.distance(difference, self.measure.scale) > 0
         state, word = ("more", "higher") if is_more else ("less", "lower")
-        return state, f"{word} ({self.measure.signed(ends)})", f"by {self.measure.size(ends, is_rise=is_more)}"
+        by = f"by {self.measure.size(ends, is_rise=is_more)}"
+        low, high = (figures.distance(end, self.measure.scale) for end in ends)
+        # Holm's test finds a little more than the intervals exclude. What it finds then is by up to so much.
+        return state, f"{word} ({by if low <= 0 <= high else self.measure.signed(ends)})", by
 
     def says(self, label: str, name: str, rows: Sequence[SegmentRow]) -> str:
         """Say which segments of a dimension differ from the base; empty if none is compared with it."""
@@ -247,8 +276,3 @@ def _listed(rows: Sequence[SegmentRow]) -> str:
 _NUMBERS = ("n", "estimate", "low", "high", "difference", "diff_low_all", "diff_high_all", "p_holm")
 _NONE = "\N{EN DASH}"
 _FEW = "too few reports to say"
-
-
-def _mean_name(scale: str) -> str:
-    """Name the mean that is compared."""
-    return "Geometric mean" if scale == "log" else "Mean"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from deniable_aggregator.answer import figures
 from deniable_aggregator.store.errors import CommandForbidden
-from deniable_aggregator.store.uploads import health
+from deniable_aggregator.store.uploads import health, refused_reports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from deniable.declared import Definition
     from deniable_aggregator.publish.release import Summary
     from deniable_server.service import App
+
+_DAY = 86_400  # seconds
+_MOST_NAMED = 2
 
 
 class Light(NamedTuple):
@@ -25,7 +29,7 @@ class Light(NamedTuple):
 
 
 def lights(app: App, known: Mapping[Definition, Summary]) -> list[Light]:
-    """Say when something was published last, what is due next, and whether uploads are counted."""
+    """Say when something was published last, what is due next, whether uploads are counted, and what was refused."""
     last = max((summary.updated for summary in known.values()), default=0)
     listed = [Light("Published", _moment(datetime.fromtimestamp(last, UTC)) if last else "nothing yet")]
     if app.trial:
@@ -41,7 +45,18 @@ def lights(app: App, known: Mapping[Definition, Summary]) -> list[Light]:
         worker = Light("Worker", "counting is held up", "no") if state.held_up else Light("Worker", "counting", "ok")
     else:
         worker = Light("Worker", "none runs, and uploads wait", "no") if state.backlog else Light("Worker", "none runs", "wait")
-    return [*listed, worker]
+    return [*listed, worker, _refused(app)]
+
+
+def _refused(app: App) -> Light:
+    """Say of which metrics reports were refused within the last day, as of the last full hour."""
+    hours = refused_reports.hours(app.store, trial=app.trial)
+    recent = sorted({each.metric for each in hours if app.store.now() - each.last <= _DAY})
+    if not recent:
+        return Light("Refused", "none within a day", "ok")
+    if len(recent) > _MOST_NAMED:
+        return Light("Refused", f"reports of {len(recent)} metrics", "no")
+    return Light("Refused", f"reports of {figures.listed([each or 'a metric that is not declared' for each in recent])}", "no")
 
 
 def _moment(moment: datetime) -> str:

@@ -25,7 +25,7 @@ _MOST_WEEKS = 9  # below so many weeks of days each Monday has its name
 _MOST_TICKS = 14
 _MOST_SHORT = 7  # ticks on a telephone
 _FEWEST_TOGETHER = 4  # periods of which the band of all together is drawn
-_MOST_HITS = 120  # periods over all pictures that say what they are under the pointer
+_MOST_HITS = 120  # periods that say what they are under the pointer; half as many over several pictures
 _MOST_DOTS = 60
 
 
@@ -160,7 +160,7 @@ def picture(
         ticks=ticks,
         zero=ticks[0].at if ticks else 100.0,
         pins=tuple(pins),
-        hits=tuple(hits) if pictures * len(periods) <= _MOST_HITS else (),
+        hits=tuple(hits) if pictures * len(periods) <= (_MOST_HITS if pictures == 1 else _MOST_HITS // 2) else (),
         dots=pictures * len(known) <= _MOST_DOTS,
         words=f"{label} in {len(known)} {length}s: from {lowest} to {highest}. The table below has every number.",
         between=between,

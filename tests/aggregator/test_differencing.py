@@ -15,7 +15,7 @@ from deniable.commands import entry as cli
 from deniable.errors import ParameterError
 from deniable_aggregator.attack.differencing import differencing
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "differencing.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "attacks.md"
 CHANCE = 1e-6
 RUNS = 20_000
 

@@ -61,9 +61,9 @@ def test_it_conforms(package, node, capsys):
 
 def test_its_size(package):
     """All of it, as an app's bundler would have it, is small enough for any page; the words of `explain` come when asked for."""
-    options = ["--bundle", "--splitting", "--format=esm", "--minify", "--outdir=build/size"]
+    options = ["--bundle", "--splitting", "--format=esm", "--minify", "--outdir=build/bundle"]
     run("npx", "esbuild", "dist/index.js", *options, cwd=package)
-    files = {path.name.partition("-")[0]: path.read_bytes() for path in (package / "build" / "size").iterdir()}
+    files = {path.name.partition("-")[0]: path.read_bytes() for path in (package / "build" / "bundle").iterdir()}
     assert sorted(files) == ["explain", "index.js"]
     assert len(gzip.compress(files["index.js"], 9)) <= MOST_BYTES
 

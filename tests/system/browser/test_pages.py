@@ -311,7 +311,7 @@ def test_compare(windows, reader, axe):
     """Two segments are chosen and compared; what cannot be compared says so on a page with pairs that can."""
     visitor = windows(reader)
     visitor.go("/m/ui.theme")
-    visitor.page.get_by_role("link", name="Compare").click()
+    visitor.page.get_by_role("link", name="Compare", exact=True).click()
     form = visitor.page.get_by_role("form", name="Compare two segments")
     form.get_by_label("with").select_option("platform=macos")
     form.get_by_role("button").click()

@@ -98,6 +98,12 @@ pins:
 wheel:
     rm -rf dist && hatchling build && twine check --strict dist/* && check-wheel-contents dist/*.whl
 
+# The package for npm as it would be published, into the folder npm (needs Node, and fetches its tools)
+npm:
+    rm -rf npm && mkdir npm
+    cd client/typescript && npm ci --ignore-scripts --silent && npm run --silent build && npx publint --strict
+    cd client/typescript && npm pack --silent --pack-destination ../../npm
+
 # What the lock file of the image `full` has, which is all that wheel and images need, as CycloneDX, into the folder sbom
 sbom:
     mkdir -p sbom

@@ -124,7 +124,10 @@ class Query:
         return self._with(date_range=f"{days}d" if isinstance(days, int) or days.isdigit() else days)
 
     def where(self, **segments: Value | Iterable[Value]) -> Query:
-        """Keep rows of these segments, or of a ``value``: one of each, or several if rows are broken down by it."""
+        """Keep rows of these segments, or of a ``value``: one of each, or several if rows are broken down by it.
+
+        Of a number a value is a figure, such as ``"p50"``, or a range, such as ``"200..500"``: above 200 and at most 500.
+        """
         return self._filtered("is", segments)
 
     def where_not(self, **segments: Value | Iterable[Value]) -> Query:

@@ -11,6 +11,7 @@ import pytest
 from registries import metric_toml, registry_toml
 
 from deniable.commands import entry as cli
+from deniable_aggregator.accounting import readers
 from deniable_aggregator.accounting import statement as words
 from deniable_aggregator.accounting.account import METHODS
 
@@ -121,14 +122,17 @@ def test_a_mechanism_tells_less_than_the_worst(run):
     assert "The last row counts" in out
 
 
-def test_what_is_not_claimed(run):
-    """Sampling and a shuffler, side by side with what holds, and only where they were asked for."""
+def test_what_readers_of_sums_learn(run):
+    """Beside what holds, with its condition, and only where a crowd was stated."""
     _, out, _ = run("--epsilon", 1, "--reports", 10)
-    assert "Not claimed" not in out
-    _, out, _ = run("--epsilon", 1, "--reports", 10, "--sample", "0.1", "--shuffled", 10_000)
-    assert "Not claimed: the server sees who sends, and whether anything is sent at all." in out
-    assert out.split("a report  ")[-1].split()[:4] == ["1", "0.15857", "0.053006", "10,000"]
-    assert row(out, "plain sum") == ["10"]  # the coin may say yes each time
+    assert "readers" not in out
+    _, out, _ = run("--epsilon", 1, "--reports", 10, "--crowd", 1000)
+    assert "What readers of the published sums learn, if you trust the operator, with delta 1e-06:" in out
+    assert out.split("a report  ")[-1].split()[:4] == ["1", "1,000", "0.14868", "0.21565"]
+    assert "together: central epsilon 0.50851, or 0.73757 if half are honest." in out
+    assert readers.CONDITION in out
+    assert row(out, "plain sum") == ["10"]  # the local total is still quoted first
+    assert out.index("Quote: epsilon 10") < out.index("readers")
 
 
 def test_a_registry(run, small):
@@ -142,7 +146,8 @@ def test_a_registry(run, small):
     assert "Budget: 32 in a calendar month, and 4.5 are reserved for these metrics." in out
     assert "Budget: 1,920 ever, and 34 are reserved for these metrics." in out
     assert "It takes nothing back" in out
-    assert "among" in out
+    assert "Readers of theme: the local epsilon, since its reports are copies of a permanent response" in out
+    assert out.split("  cart ")[1].split()[:3] == ["0.5", "1,000", "0.062687"]
     assert "Next: declare epsilon_permanent for metrics that are asked often and change rarely (cart)" in out
 
 
@@ -212,10 +217,10 @@ def test_json(run, small):
     assert written["group"]["devices"] == 3
     assert written["group"]["totals"][0]["basic"] == 13.5
     assert written["group"]["of_the_pair_alone"][0]["epsilon"] == pytest.approx(3 * min(first["exact"], first["basic"]), abs=1e-4)
-    cart = next(each for each in written["not_claimed"] if each["of"] == "cart")
-    assert cart["sampled_unseen"] < cart["epsilon"]
-    assert cart["shuffled"] < cart["epsilon"]
-    assert cart["among"] == 1000
+    (cart,) = written["readers"]["reports"]
+    assert (cart["of"], cart["honest"], cart["occasions"]) == ("cart", 1000, 1)
+    assert cart["epsilon"] < cart["if_half_are_honest"] < cart["local"]
+    assert [each["of"] for each in written["readers"]["refused"]] == ["theme"]
     theirs = written["dp_accounting"]
     assert [each["epsilon"] for each in theirs] == pytest.approx([first["optimal"], second["optimal"]], abs=1e-2)
 
@@ -225,7 +230,7 @@ def test_json_of_numbers(run):
     _, out, _ = run("--epsilon", 1, "--reports", 7, "--json")
     written = json.loads(out)
     assert written["spends"] == [{"epsilon": 1, "reports": 7}]
-    assert written["not_claimed"] == []
+    assert written["readers"]["reports"] == []
     assert "budget" not in written
 
 
@@ -253,7 +258,7 @@ def test_a_second_opinion(run):
         (("--epsilon", "1", "--sample", "2"), "write a share above 0 and at most 1"),
         (("--epsilon", "1", "--sample", "x"), "write a share above 0 and at most 1"),
         (("--epsilon", "1", "--group", "0"), "deniable account: devices = 0: write a whole number of at least 1"),
-        (("--epsilon", "1", "--shuffled", "0"), "deniable account: crowd = 0: write a whole number of at least 1"),
+        (("--epsilon", "1", "--crowd", "0"), "deniable account: crowd = 0: write a whole number of at least 1"),
         (("--epsilon", "1", "--mechanism", "none"), "mechanism = 'none': write one of"),
         (("--registry", EXAMPLE, "--sample", "1"), "--sample goes with --epsilon; a registry states its own"),
         (("--registry", EXAMPLE, "--epsilon-permanent", "1"), "--epsilon-permanent goes with --epsilon"),

@@ -82,7 +82,7 @@ def test_a_lattice_too_coarse_rounds_up(monkeypatch):
     """Where losses do not fit the lattice the total grows by at most a step for each kind of report, and never falls."""
     spends = [Spend.of_epsilon("0.731", 200), Spend.of_epsilon("1.0986122886681098", 100), Spend.of_epsilon("0.05", 300)]
     fine = together(spends)
-    monkeypatch.setattr(losses, "_POINTS", 500)
+    monkeypatch.setattr(losses, "POINTS", 500)
     coarse = together(spends)
     step = np.gcd.reduce(np.diff(coarse.values))
     assert step > 50 * np.gcd.reduce(np.diff(fine.values))

@@ -48,7 +48,7 @@ def test_the_example_registry():
     assert (export.occasions, export.answers, export.spend.count) == (6, 2, 2)
     cart = uses["cart.size"]
     assert (cart.occasions, cart.spend.count, cart.spend.cost) == (3, 3, 800_000)
-    assert cart.spend.share == pytest.approx(0.1 * cart.telling)
+    assert cart.spend.share == pytest.approx(0.1 * float(cart.mechanism.telling))
     assert cart.reserved_month == pytest.approx(0.8)  # the coin of the sample may say yes each time
     assert uses["return.regretted"].spend.count == 2 + 1
     assert planned.budget == Budget(per_month=20, lifetime=1200)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal, localcontext
-from itertools import product
-from math import e, erfc, exp, expm1, inf, log, log1p, sqrt, tanh
+from math import e, erfc, exp, inf, log, sqrt, tanh
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deniable.errors import ParameterError
-from deniable_aggregator.accounting import amplification, renyi, sums, zcdp
+from deniable_aggregator.accounting import renyi, sums, zcdp
 from deniable_aggregator.accounting.account import METHODS, account
 from deniable_aggregator.accounting.losses import together
 from deniable_aggregator.accounting.spend import Spend
@@ -54,15 +53,6 @@ def renyi_delta(loss, epsilon):
     orders = 1 + np.geomspace(1e-6, 1e6, 200_000)
     least = np.min((orders - 1) * (loss(orders) - epsilon + np.log1p(-1 / orders)) - np.log(orders))
     return min(1.0, exp(min(float(least), 0.0)))
-
-
-def shuffled_closed(epsilon, reports, delta):
-    """Bound what a shuffled report tells by a formula, or None where it does not hold (Feldman and others 2021, theorem 3.1)."""
-    logs = log(4 / delta)
-    if reports < 16 * logs * exp(epsilon):
-        return None
-    terms = 8 * sqrt(exp(epsilon) * logs / reports) + 8 * exp(epsilon) / reports
-    return log1p(-expm1(-epsilon) / (1 + exp(-epsilon - log1p(terms))) * terms)
 
 
 @pytest.mark.parametrize(("epsilon", "count"), TABLE)
@@ -224,9 +214,6 @@ def test_rho_of_noise():
         lambda: zcdp.within(0.5, 0.9),
         lambda: sums.group(1, DELTA, 0),
         lambda: sums.group(1, 2.0, 3),
-        lambda: amplification.sampled(1, 0, presence_hidden=True),
-        lambda: amplification.shuffled(0, 10, DELTA),
-        lambda: amplification.shuffled(1, 0, DELTA),
         lambda: account([], 0),
     ],
 )
@@ -263,57 +250,3 @@ def test_devices_of_a_household_add_reports():
     epsilon, delta = sums.group(alone.epsilon, 1e-9, 3)
     assert three.epsilon < epsilon
     assert delta > 1e-9
-
-
-# Not claimed
-
-
-def test_sampling_amplifies_only_unseen():
-    """Where it is seen who reports, a report tells what it ever did."""
-    assert amplification.sampled(1.0, 0.1, presence_hidden=False) == 1.0
-    hidden = amplification.sampled(1.0, 0.1, presence_hidden=True)
-    assert hidden == pytest.approx(log(1 + 0.1 * (exp(1) - 1)))
-    # Ratio of the likelihoods of a report that favours the one answer, where it may as well be one that was made of nothing.
-    blank = 0.5
-    worst = (0.1 * exp(1) / (1 + exp(1)) + 0.9 * blank) / (0.1 / (1 + exp(1)) + 0.9 * blank)
-    assert log(worst) <= hidden
-    assert amplification.sampled(1.0, 1.0, presence_hidden=True) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize(
-    ("reports", "written"),
-    [
-        (1_000, (0.0705, 0.182, 0.546, 3.99)),
-        (10_000, (0.0204, 0.053, 0.155, 0.601)),
-        (100_000, (0.0058, 0.0153, 0.045, 0.170)),
-        (1_000_000, (0.0016, 0.0043, 0.013, 0.049)),
-    ],
-)
-def test_shuffling_by_figures_computed_elsewhere(reports, written):
-    """Of epsilons 0.5, 1, 2 and 4."""
-    for epsilon, figure in zip((0.5, 1.0, 2.0, 4.0), written, strict=True):
-        digits = len(str(figure).partition(".")[2])
-        amplified = amplification.shuffled(epsilon, reports, DELTA)
-        assert amplified == pytest.approx(figure, abs=0.51 * 10**-digits)
-        closed = shuffled_closed(epsilon, reports, DELTA)
-        assert closed is None or amplified < closed
-
-
-def test_shuffling_few_by_enumeration():
-    """The divergence of clones counted one by one: each is of either kind, or none."""
-    epsilon, reports = 1.0, 5
-    clone = exp(-epsilon)
-    true = 1 / (1 + exp(-epsilon))
-    first: dict[tuple[int, int], float] = {}
-    second: dict[tuple[int, int], float] = {}
-    for kinds in product((0, 1, 2), repeat=reports - 1):
-        chance = np.prod([1 - clone if kind == 2 else clone / 2 for kind in kinds])
-        for own, one, other in ((0, true, 1 - true), (1, 1 - true, true)):
-            seen = (kinds.count(0) + (own == 0), kinds.count(1) + (own == 1))
-            first[seen] = first.get(seen, 0) + chance * one
-            second[seen] = second.get(seen, 0) + chance * other
-    for delta in (0.05, 0.2, 0.35):
-        amplified = amplification.shuffled(epsilon, reports, delta)
-        spent = sum(max(0.0, first[seen] - exp(amplified) * second[seen]) for seen in first)
-        assert spent == pytest.approx(delta, rel=1e-6) or (amplified < 1e-9 and spent <= delta)
-    assert amplification.shuffled(epsilon, 1, DELTA) == pytest.approx(epsilon, abs=1e-4)

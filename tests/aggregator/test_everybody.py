@@ -233,3 +233,10 @@ def test_a_release_without_a_total_is_not_shown():
     """Nothing is known of what its cells leave."""
     group = reading_of(MIXED, tally_of((30, 30)), {})
     assert shown_cells(BREAKDOWN, {"version=1.0": group}) == set()
+
+
+def test_a_word_that_the_registry_no_longer_has_hides_the_table():
+    """Else the cells of two days together would make groups that were looked at on neither."""
+    part, total = (reading_of(MIXED, tally_of(answers), {}) for answers in ((30, 30), (60, 60)))
+    assert shown_cells(BREAKDOWN, {"": total, "version=1.0": part}) == {"", "version=1.0"}
+    assert shown_cells(BREAKDOWN, {"": total, "version=0.9": part}) == {""}

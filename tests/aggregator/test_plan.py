@@ -342,8 +342,8 @@ def test_a_percentage_is_a_number(run):
 @pytest.mark.parametrize(
     ("arguments", "about"),
     [
-        (["--values", "8", "--epsilon", "1"], "state --users, --within or --difference"),
-        (["metrics.toml"], "state --users, --within or --difference"),
+        (["--values", "8", "--epsilon", "1"], "state --users, --within, --difference or --leads-by"),
+        (["metrics.toml"], "state --users, --within, --difference or --leads-by"),
         ([], "deniable plan FILE --users N"),
         (["--values", "8", "--difference", "0.05"], "--difference needs --epsilon"),
         (["--users", "100", "--epsilon", "1"], "--values, --options and --range"),

@@ -430,7 +430,7 @@ def test_an_app_that_is_counted_stays(shop, capsys):
     before = shop.all()
     assert shop.erase("--yes") == 2
     rule = "shop is in use by 1 worker: take it out of their DENIABLE_REGISTRY"
-    assert rule in capsys.readouterr().err
+    assert f"nothing was removed, since {rule}" in capsys.readouterr().err
     assert shop.erase() == 0  # which changes nothing
     assert rule in capsys.readouterr().out
     assert shop.all() == before

@@ -35,7 +35,8 @@ def run(command, *arguments):
 
 
 @pytest.mark.parametrize(
-    ("options", "metrics", "question"), [((), "two", "ui.theme dark"), (("--cli",), "six", "app.system linux")]
+    ("options", "metrics", "question"),
+    [((), "two", "ui.theme dark"), (("--web",), "two", "ui.theme dark"), (("--cli",), "six", "app.system linux")],
 )
 def test_init_writes_what_lint_has_nothing_against(tmp_path, monkeypatch, capsys, options, metrics, question):
     """The file has neither faults nor warnings, is named after its folder, and three commands follow, which are read."""
@@ -66,15 +67,23 @@ def test_init_of_what_is_no_name(tmp_path, monkeypatch, name, instead):
     assert not list(tmp_path.iterdir())
 
 
-def test_init_says_why_its_budget_is_what_it_is(tmp_path, monkeypatch):
+@pytest.mark.parametrize("options", [(), ("--web",)])
+def test_init_says_why_its_budget_is_what_it_is(tmp_path, monkeypatch, options):
     """The budget's comment has what the metrics need, and the bounds without the table."""
     monkeypatch.chdir(tmp_path)
-    run(init)
+    run(init, *options)
     text = (tmp_path / "metrics.toml").read_text("utf-8")
     (numbers,) = re.findall(r"need ([\d.]+) nats a month.* without this table: (\d+) and (\d+)", text)
     admission = admit(load("metrics.toml"), None, date(2026, 11, 21))
     needed = sum(each.allowance.month for each in admission.metrics.values()) / MICRO
     assert [float(number) for number in numbers] == [needed, Budget().per_month, Budget().lifetime]
+
+
+def test_init_for_web_pages_asks_what_a_new_browser_may_answer(tmp_path, monkeypatch):
+    """No metric keeps responses: one would be asked only after weeks."""
+    monkeypatch.chdir(tmp_path)
+    run(init, "--web")
+    assert [each.permanent for each in load("metrics.toml").metrics.values()] == [False, False]
 
 
 @pytest.mark.parametrize("options", [(), ("--cli",)])

@@ -423,6 +423,13 @@ def test_the_command_speaks_of_its_own_options(url, command, words, answer):
     assert err.startswith(f"deniable query: {answer}")
 
 
+def test_the_command_writes_a_range_as_a_share(url, command):
+    """Also beside figures in the unit of the number."""
+    _, out, _ = command(url, "wait", "--value", "300..500", "--value", "p50")
+    assert re.search(r"^p50 +\d[\d.]* ms ", out, re.MULTILINE), out
+    assert re.search(r"^300\.\.500 +[\d.-]+% +[\d.-]+% +[\d.]+% +800$", out, re.MULTILINE), out
+
+
 def test_the_command_says_what_is_missing(url, command):
     status, out, err = command(url, "thme")
     assert (status, out) == (2, "")
@@ -430,7 +437,10 @@ def test_the_command_says_what_is_missing(url, command):
     status, _, err = command("", "theme", key="")
     assert (status, err) == (
         2,
-        "deniable query: set DENIABLE_URL (the server's address) and DENIABLE_READ_KEY (a read key of the app)\n",
+        (
+            "deniable query: set DENIABLE_URL (the server's address) and DENIABLE_READ_KEY (a read key of the app); "
+            "`deniable serve` prints the lines to copy\n"
+        ),
     )
     assert command("http://127.0.0.1:9", "theme")[0] == 2
 

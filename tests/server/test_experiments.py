@@ -149,7 +149,7 @@ def test_the_page_says_how_far_arms_are_apart_that_do_not_differ(serve):
     shop.drain(days=40)
     (sentence,) = re.findall(r'<p class="changed arm">([^<]*) <a', page(shop, "theme?level=0.9999"))
     assert re.fullmatch(
-        r"large and control do not differ beyond chance so far\. Furthest apart is “(dark|light|system)”: "
+        r"“large” and “control” do not differ beyond chance so far\. Furthest apart is “(dark|light|system)”: "
         r"\W?[\d.]+% with large, \W?[\d.]+% with control \(\W?[\d.]+, \N{MINUS SIGN}[\d.]+ to \+[\d.]+ points\)\.",
         sentence,
     )
@@ -272,6 +272,8 @@ def test_how_many_people_decide_is_what_lint_says(course):
 def test_the_page_of_an_experiment(course):
     """It says whether an effect was found, and which effects are excluded; the file has every look."""
     html = course.http.get("/m/theme/experiment?value=dark").get_data(as_text=True)
+    assert re.search(r'<p class="headline" dir="auto">“dark” is [^<]* <span>\(\+[^<]* points\)\.</span></p>', html)
+    html = html.replace("<span>(", "(")
     assert re.search(r"“dark” is more frequent with “large” than with “control” \(\+[\d.]+ to \+[\d.]+ points\)\.", html)
     assert re.search(r"<b>An effect of less than [\d.]+ points, or of more than [\d.]+ points</b> is excluded\.", html)
     assert re.search(
@@ -283,7 +285,7 @@ def test_the_page_of_an_experiment(course):
     assert re.search(r'<input type="hidden" name="segment" value="arm">', course.http.get("/m/theme/experiment?segment=arm").text)
     assert "50%, declared 50%" in html
     none = course.http.get("/m/size/experiment").get_data(as_text=True)
-    assert "No effect of “large” found so far (a factor of 0." in none
+    assert "No effect of “large” found so far <span>(a factor of 0." in none
     factor = r"a factor of 1\.\d+"
     assert re.search(rf"<b>A fall of more than {factor}, or a rise of more than {factor}</b> is excluded\.", none)
     assert "It was planned for a factor of 1.41, which " in none

@@ -27,6 +27,7 @@ from deniable.lint import lint
 from deniable.mechanisms.permanent import Permanent
 from deniable.proof import distribution
 from deniable.registry.text import visible
+from deniable_aggregator.accounting import readers
 from deniable_aggregator.accounting.losses import together
 from deniable_aggregator.accounting.plan import plan
 from deniable_aggregator.accounting.spend import Spend
@@ -540,6 +541,16 @@ def test_lint_plan_and_report_say_the_same_guess(shipped, capsys):
     (line,) = re.findall("^Right guess in a year.*: (.*); 50% is luck", capsys.readouterr().out, re.MULTILINE)
     assert dict(each.split() for each in line.split(", ")) == years
     assert len(set(years.values())) > 2
+
+
+def test_plan_and_report_say_what_readers_learn(shipped, report, capsys):
+    """The central epsilon of one report, with its condition, and never without the local one."""
+    assert cli.main(("plan", shipped.registry.file, "--users", "1e5")) == 0
+    (line,) = re.findall("^Central epsilon of one report, with delta 1e-06: (.*)$", capsys.readouterr().out, re.MULTILINE)
+    assert "cart.size 0.06, " in line
+    assert line.endswith(readers.CONDITION)
+    text = squeezed(report)
+    assert squeezed("Readers of published sums, if the operator is trusted and reports are honest, learn epsilon") in text
 
 
 @pytest.mark.parametrize("share", [1.0, 0.999, 0.3, 0.01])

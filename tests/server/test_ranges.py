@@ -332,8 +332,8 @@ def test_a_picture_is_of_the_answer_that_is_chosen(client):
     svg = page(client, "/m/gear/chart.svg?value=tool%204")
     assert "gear: tool 4, by month" in svg
     assert svg.count("<path") < page(client, "/m/gear/chart.svg").count("<path")
-    drawn = page(client, "/m/gear")
-    assert any(f"<bdi>tool {number}</bdi> <b>" not in drawn for number in range(8))
+    html = page(client, "/m/gear")
+    assert any(f"<bdi>tool {number}</bdi> <b>" not in html for number in range(8))
     assert all("gear: tool" in page(client, f"/m/gear/chart.svg?value=tool%20{number}") for number in range(8))
     assert client.get("/m/gear/chart.svg?value=tool%209").status_code == 404
 
@@ -343,22 +343,20 @@ def test_sentences_are_of_the_months_that_were_chosen(client):
     shop = client.application.extensions["deniable"].apps["shop"]
     published = Published.of_each(shop, [shop.highest["used"]])
     months = list(dict.fromkeys(f"{day:%Y-%m}" for day in DAYS))
-    whole = [
-        month for month in months[1:] if date_range.DateRange(None, period.bounds(str(LAST), "day")[1]).holds(month, "month")
-    ]
+    over = [month for month in months[1:] if date_range.DateRange(None, period.bounds(str(LAST), "day")[1]).holds(month, "month")]
     monthly = series(published, by="month")
     assert [each.period for each in monthly.periods] == months
-    assert [each.closed for each in monthly.periods] == [month in whole or month == months[0] for month in months]
+    assert [each.closed for each in monthly.periods] == [month in over or month == months[0] for month in months]
     (yes,) = [line for line in monthly.lines if line.value is True]
-    (row,) = [row for row in compare(published, *whole[-2:]).differences if row.value is True]
-    assert (yes.change.since, yes.change.last, yes.change.difference) == (*whole[-2:], row.difference)
+    (row,) = [row for row in compare(published, *over[-2:]).differences if row.value is True]
+    assert (yes.change.since, yes.change.last, yes.change.difference) == (*over[-2:], row.difference)
     assert yes.change.simultaneous == row.simultaneous
     html = page(client, "/m/used?by=month")
-    words = figures.moments(*whole[-2:], "month")
+    words = figures.moments(*over[-2:], "month")
     assert monthly.says in unescape(html)
     assert f"from {words}" in monthly.says
     assert f"from {words}" not in page(client, "/m/used")
-    begins = period.bounds(whole[-2], "month")[0] + timedelta(days=3)
+    begins = period.bounds(over[-2], "month")[0] + timedelta(days=3)
     cut = series(published, by="month", dates=date_range.DateRange(begins, None))
     assert all(line.change is None for line in cut.lines)
 

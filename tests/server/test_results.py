@@ -12,6 +12,9 @@ from registries import metric_toml, registry_toml
 
 from deniable.errors import RegistryError
 from deniable.registry import parse
+from deniable_aggregator.answer import everybody
+from deniable_aggregator.deletion.erase import Removal
+from deniable_server.pages.parts import memo
 from deniable_server.results import rounding
 
 from .conftest import Served
@@ -224,3 +227,17 @@ def test_a_period_that_answers_alike_is_in_no_figure(start):
     assert {n for _, n in known.values()} == {1000}
     assert "1 week is not shown" in text(served, "/results/mixed")
     assert "no release" not in text(served, "/results/mixed")
+
+
+def test_a_release_is_looked_at_once(shop, monkeypatch):
+    """It never changes once it is closed. When it is erased, what was remembered of it is of no use."""
+    looked = []
+    decide = everybody.shown_cells
+    monkeypatch.setattr(everybody, "shown_cells", lambda *of: looked.append(of) or decide(*of))
+    monkeypatch.setattr(memo, "once", lambda _, __, make: make())
+    first = text(shop, "/results/theme")
+    assert len(looked) == 2
+    assert text(shop, "/results/theme") == first
+    assert len(looked) == 2
+    Removal(shop.store, "theme").sweep()
+    assert "No result is shown yet." in text(shop, "/results/theme")

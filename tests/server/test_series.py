@@ -543,7 +543,7 @@ def test_a_side_is_the_whole_periods_in_it(text, length, span):
 def test_answers_say_what_pages_print(filled):
     """The sentence with which a page begins, what changed, the trend, and what a comparison says: each is a member."""
     for id_, begins in (("used", "“yes” "), ("wait", "The median ")):
-        html = unescape(page(filled, id_))
+        html = unescape(page(filled, id_)).replace("<span>(", "(").replace(").</span>", ").")  # which sets the interval apart
         answer = filled.get(f"/api/v1/metrics/{id_}").get_json()
         check("Measurement", answer)
         assert f">{answer['says']}</p>" in html

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from time import monotonic, sleep
 
 import requests
+from npm import ROOT
 
 from deniable.commands.sheet import sheet
 from deniable.registry import parse
@@ -123,6 +125,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+
+def guide(name, language):
+    """Read an example of docs/how-to/web-page.md."""
+    text = (ROOT / "docs" / "how-to" / "web-page.md").read_text("utf-8")
+    return re.search(rf"<!-- {name} -->\n```{language}\n(.*?)```", text, re.DOTALL)[1]
 
 
 def visit(context, site, query=""):

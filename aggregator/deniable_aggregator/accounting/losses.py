@@ -21,15 +21,17 @@ from deniable_aggregator import checks
 from deniable_aggregator.accounting.spend import merged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from deniable_aggregator.accounting.spend import Spend
 
+POINTS = 1 << 15
+"""About so many points has a grid at most."""
+
 _ROUNDING = 2.0**-53
 _TAIL = 1e-24  # probability cut off at each end in one step: far below the least delta
-_POINTS = 1 << 15  # of a grid
 _PAIRS = 1 << 18  # of losses that are added exactly
 _GAPS = 8  # a grid with up to this many times as many points as there are pairs is as fast as adding the pairs
 
@@ -141,11 +143,21 @@ def together(spends: Iterable[Spend]) -> Losses:
     listed = merged(spends)
     powers = [Losses.of(spend).power(spend.count, spend.cost) for spend in listed]
     if not powers:
-        return Losses(np.zeros(1, np.int64), np.ones(1))
+        return joined(powers, 1)
     common = gcd(*(spend.cost for spend in listed))
     # With a multiple of the greatest common divisor, most losses stay exact.
-    unit = common * max(1, ceil(sum(power.span for power in powers) / (common * _POINTS)))
-    total, *others = sorted(powers, key=lambda power: len(power.values))
-    for power in others:
-        total = total.after(power, unit)
+    unit = common * max(1, ceil(sum(power.span for power in powers) / (common * POINTS)))
+    return joined(powers, unit)
+
+
+def joined(
+    parts: Sequence[Losses],  # independent ones
+    unit: int,  # as in `Losses.after`
+) -> Losses:
+    """Return the loss of all parts together."""
+    if not parts:
+        return Losses(np.zeros(1, np.int64), np.ones(1))
+    total, *others = sorted(parts, key=lambda part: len(part.values))
+    for other in others:
+        total = total.after(other, unit)
     return total

@@ -13,6 +13,7 @@ from deniable.limits.allowance import MICRO, Allowance, micro
 from deniable.limits.caps import budget_of
 from deniable.registry import period
 from deniable_aggregator import checks
+from deniable_aggregator.accounting import readers
 from deniable_aggregator.accounting.spend import Spend
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
     from deniable.registry.tables import Budget, Caps
+    from deniable_aggregator.accounting.crowd import Crowd
 
 _SUNDAY = 6  # days after a Monday
 
@@ -35,6 +37,8 @@ class Use:
     allowance: Allowance  # what a device reserves for it
     occasions: int  # times that the device is asked, at most
     answers: int  # responses that are drawn and kept, at most; 0 if none is kept
+    crowd: Crowd | None  # that of its reports in published sums; None if nothing is claimed of readers
+    refusal: str  # why not, in words
 
     @property
     def sample(self) -> Fraction:
@@ -63,11 +67,6 @@ class Use:
     def reserved_lifetime(self) -> float:
         """What is reserved for it in a lifetime, in nats; infinite without a bound."""
         return inf if self.allowance.lifetime is None else self.allowance.lifetime / MICRO
-
-    @property
-    def telling(self) -> float:
-        """Probability that a report says anything about two given answers."""
-        return float(self.mechanism.telling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,5 +146,15 @@ def plan(
         occasions = metric.per_period * times if reports is None else reports
         responses = declared.permanent.kept_responses if declared.permanent else 0
         draws = int(min(occasions, most, responses, allowance.answers_ever))
-        uses.append(Use(metric=metric, mechanism=declared.mechanism, allowance=allowance, occasions=occasions, answers=draws))
+        uses.append(
+            Use(
+                metric=metric,
+                mechanism=declared.mechanism,
+                allowance=allowance,
+                occasions=occasions,
+                answers=draws,
+                crowd=readers.crowd(registry, metric, occasions),
+                refusal=readers.refusal(registry, metric),
+            )
+        )
     return Plan(tuple(uses), days, reports, budget)

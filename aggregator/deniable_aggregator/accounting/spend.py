@@ -51,7 +51,7 @@ class Spend:
         sample: Fraction = Fraction(1),
     ) -> Self:
         """Make the spend of a mechanism's reports from its exact parameters."""
-        return cls(cost(mechanism.ratio), count, _up(mechanism.telling * sample))
+        return cls(cost(mechanism.ratio), count, up(mechanism.telling * sample))
 
     @property
     def epsilon(self) -> float:
@@ -82,5 +82,6 @@ def merged(spends: Iterable[Spend]) -> tuple[Spend, ...]:
     return tuple(Spend(cost, count, share) for (cost, share), count in sorted(counts.items()) if count)
 
 
-def _up(share: Fraction) -> float:
+def up(share: Fraction) -> float:
+    """Write a share as a float, rounded up."""
     return min(1.0, nextafter(float(share), inf)) if share < 1 else 1.0

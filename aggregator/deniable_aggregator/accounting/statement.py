@@ -8,13 +8,15 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from deniable_aggregator import checks
-from deniable_aggregator.accounting import amplification, sums
+from deniable_aggregator.accounting import sums
 from deniable_aggregator.accounting.account import METHODS, account
+from deniable_aggregator.accounting.readers import Readers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from deniable_aggregator.accounting.account import Account
+    from deniable_aggregator.accounting.crowd import Crowd
     from deniable_aggregator.accounting.plan import Plan, Use
     from deniable_aggregator.accounting.spend import Spend
 
@@ -30,8 +32,7 @@ class Statement:
     devices: int = 1  # number of devices of a person or a household
     theirs: tuple[Account, ...] = ()  # of all these devices together, one for each delta
     plan: Plan | None = None  # if the spends come from a registry
-    crowd: int | None = None  # reports that a shuffler would hide one among; None leaves this out
-    sample: float = 1.0  # if the spends are not of a registry: share of the occasions with a report
+    crowds: tuple[Crowd, ...] = ()  # if the spends are not of a registry: the reports in published sums, if any are assumed
     permanent: bool = False  # whether some of them are of kept responses
 
     @property
@@ -61,7 +62,7 @@ class Statement:
         yield from self._table(keys)
         yield from self._quote()
         yield from self._conditions(keys)
-        yield from self._not_claimed()
+        yield from self.readers.lines(_number)
 
     def _uses(self, plan: Plan) -> Iterator[str]:
         yield (
@@ -140,33 +141,13 @@ class Statement:
             yield "It does not fit: lint refuses such a registry, and in apps the last metrics are off."
         yield "A new month makes room again. It takes nothing back: the total is over the whole time."
 
-    def _not_claimed(self) -> Iterator[str]:
-        would = list(self._would())
-        if not would:
-            return
-        yield "Not claimed: the server sees who sends, and whether anything is sent at all. If it did not, a report would have:"
-        rows = [("", "epsilon", "sampled unseen", "shuffled by another", "among")]
-        for name, epsilon, share, crowd in would:
-            sampled = _number(amplification.sampled(epsilon, share, presence_hidden=True)) if share < 1 else "-"
-            shuffled = _number(self._shuffled(epsilon, crowd)) if crowd else "-"
-            rows.append((name, _number(epsilon), sampled, shuffled, f"{crowd:,}" if crowd else "-"))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            yield f"  {row[0]:{widths[0]}}  " + "  ".join(
-                f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)
-            )
-
-    def _would(self) -> Iterator[tuple[str, float, float, int]]:
-        """Yield what has a smaller epsilon under conditions that do not hold here: name, epsilon, share sampled, crowd or 0."""
-        if self.plan is None:
-            if self.sample < 1 or self.crowd:
-                yield from (("a report", spend.epsilon, self.sample, self.crowd or 0) for spend in self.spends)
-            return
-        for use in self.plan.uses:
-            share = 1.0 if use.permanent else float(use.sample)
-            crowd = self.crowd or use.metric.min_reports
-            if share < 1 or crowd > 1:
-                yield use.metric.id, use.mechanism.epsilon, share, crowd if crowd > 1 else 0
+    @property
+    def readers(self) -> Readers:
+        """What readers of published sums learn, with the first delta."""
+        uses = self.plan.uses if self.plan else ()
+        crowds = [("a report", crowd) for crowd in self.crowds] + [(use.metric.id, use.crowd) for use in uses if use.crowd]
+        refused = tuple((use.metric.id, use.refusal) for use in uses if use.refusal)
+        return Readers(tuple(crowds), refused, self.accounts[0].delta, self.devices)
 
     def to_dict(self) -> dict[str, Any]:
         """Write it as plain values, for JSON."""
@@ -180,20 +161,8 @@ class Statement:
             written["group"] = {"devices": self.devices, "totals": [self._written(each, self.devices) for each in self.theirs]}
             pairs = [sums.group(each.epsilon, each.delta, self.devices) for each in self.accounts]
             written["group"]["of_the_pair_alone"] = [{"epsilon": epsilon, "delta": delta} for epsilon, delta in pairs]
-        written["not_claimed"] = [
-            {
-                "of": name,
-                "epsilon": epsilon,
-                "sampled_unseen": amplification.sampled(epsilon, share, presence_hidden=True),
-                "shuffled": self._shuffled(epsilon, crowd) if crowd else None,
-                "among": crowd or None,
-            }
-            for name, epsilon, share, crowd in self._would()
-        ]
+        written["readers"] = self.readers.to_dict()
         return written
-
-    def _shuffled(self, epsilon: float, crowd: int) -> float:
-        return amplification.shuffled(epsilon, crowd, self.accounts[0].delta)
 
     def _written(self, account: Account, devices: int = 1) -> dict[str, Any]:
         basic, epsilon = self.capped(account.basic, devices), self.capped(account.epsilon, devices)
@@ -218,14 +187,11 @@ def statement(
     *,
     devices: int = 1,
     plan: Plan | None = None,
-    crowd: int | None = None,
-    sample: float = 1.0,
+    crowds: Sequence[Crowd] = (),
     permanent: bool = False,
 ) -> Statement:
     """Make an account of spends for each delta, and for several devices with the same spends; see `Statement`."""
     checks.count("devices", devices)
-    if crowd is not None:
-        checks.count("crowd", crowd)
     single = tuple(account(spends, delta) for delta in deltas)
     joint = [spend.times(devices) for spend in spends]
     theirs = tuple(account(joint, delta) for delta in deltas) if devices > 1 else ()
@@ -235,8 +201,7 @@ def statement(
         devices=devices,
         theirs=theirs,
         plan=plan,
-        crowd=crowd,
-        sample=sample,
+        crowds=tuple(crowds),
         permanent=permanent or (plan is not None and any(use.permanent for use in plan.uses)),
     )
 

@@ -18,7 +18,9 @@ The rules are for the estimates. An answer that more people gave may be estimate
 from __future__ import annotations
 
 from dataclasses import replace
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -29,13 +31,20 @@ from deniable_aggregator.answer.select import Selection
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from deniable.wire.report import Stratum
     from deniable_aggregator.answer.reading import Reading
     from deniable_aggregator.answer.select import Published
     from deniable_aggregator.publish.breakdown import Breakdown
+    from deniable_aggregator.publish.release import Release
+    from deniable_aggregator.store import Store
     from deniable_aggregator.tally import Tally
 
 ALIKE = 0.9
 """The estimated share of one answer from which on nothing is shown of a group."""
+
+_MOST_REMEMBERED = 10_000  # releases of each store
+_remembered: WeakKeyDictionary[Store, dict[tuple[object, ...], set[str]]] = WeakKeyDictionary()
+_lock = Lock()
 
 
 class PublicPart(NamedTuple):
@@ -48,22 +57,44 @@ class PublicPart(NamedTuple):
 
 def for_everybody(published: Published) -> PublicPart:
     """Select what everybody may see of a version."""
-    sealed = published.sealed()
-    declared, breakdown = sealed.declared, sealed.breakdown
+    sealed, breakdown = published.sealed(), published.breakdown
     cells = {cell: releases for cell, releases in sealed.cells.items() if not cell or _is_first(breakdown, cell)}
-    selections = {
-        (cell, last): Selection(sealed.app, declared, dict([pair])) for cell, each in cells.items() for last, pair in each.items()
-    }
-    by_release: dict[str, dict[str, Reading]] = {}
-    for (cell, last), reading in zip(selections, read(list(selections.values())), strict=True):
-        by_release.setdefault(last, {})[cell] = reading
-    visible = {last: shown_cells(breakdown, readings) for last, readings in by_release.items()}
+    by_release: dict[str, dict[str, tuple[Stratum, Release]]] = {}
+    for cell, releases in cells.items():
+        for last, pair in releases.items():
+            by_release.setdefault(last, {})[cell] = pair
+    visible = _visible(sealed, by_release)
     remaining = {cell: {last: pair for last, pair in each.items() if cell in visible[last]} for cell, each in cells.items()}
     return PublicPart(
         replace(sealed, cells={cell: each for cell, each in remaining.items() if each}),
         sum(not each for each in visible.values()),
         sum(each == {""} and len(by_release[last]) > 1 for last, each in visible.items()),
     )
+
+
+def _visible(
+    sealed: Published,
+    by_release: Mapping[str, Mapping[str, tuple[Stratum, Release]]],  # by last period, then by cell
+) -> dict[str, set[str]]:
+    """Return which cells of each release everybody may see. A closed release never changes, so the answer is remembered."""
+    declared, breakdown, store = sealed.declared, sealed.breakdown, sealed.app.store
+    about = declared.metric.min_reports, repr(breakdown)
+    keys = {last: (about, *sorted(cells.values())) for last, cells in by_release.items()}
+    with _lock:
+        known = dict(_remembered.setdefault(store, {}))
+    selections = {
+        (last, cell): Selection(sealed.app, declared, dict([pair]))
+        for last, cells in by_release.items()
+        if keys[last] not in known
+        for cell, pair in cells.items()
+    }
+    readings: dict[str, dict[str, Reading]] = {}
+    for (last, cell), reading in zip(selections, read(list(selections.values())), strict=True):
+        readings.setdefault(last, {})[cell] = reading
+    known |= {keys[last]: shown_cells(breakdown, each) for last, each in readings.items()}
+    with _lock:
+        _remembered[store] = dict(list(known.items())[-_MOST_REMEMBERED:])
+    return {last: known[key] for last, key in keys.items()}
 
 
 def shown_cells(
@@ -73,15 +104,17 @@ def shown_cells(
     """Return which cells of a release everybody may see: all of these, the total, or none."""
     if "" not in readings:
         return set()
-    if all(_may_be_shown(group) for group in _groups(breakdown, readings)):
+    # Of a word that the registry no longer has it is not known which cells contain it.
+    words = {cell.partition("=")[2] for cell in readings if cell}
+    known = not words or words <= set(breakdown.words_of(breakdown.names[0]))
+    if known and all(_may_be_shown(group) for group in _groups(breakdown, readings)):
         return set(readings)
     return {""} if _may_be_shown(readings[""]) else set()
 
 
 def _is_first(breakdown: Breakdown, cell: str) -> bool:
-    """Return whether a cell fixes the first segment only, to a word that there still is."""
-    name, _, word = cell.partition("=")
-    return name in breakdown.names[:1] and word in breakdown.words_of(name)
+    """Return whether a cell fixes the first segment only."""
+    return "," not in cell and cell.partition("=")[0] in breakdown.names[:1]
 
 
 def _groups(breakdown: Breakdown, readings: Mapping[str, Reading]) -> Iterator[Reading]:

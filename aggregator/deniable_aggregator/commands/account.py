@@ -16,8 +16,9 @@ from deniable_aggregator.commands.options import drawing
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from deniable_aggregator.accounting.crowd import Crowd
     from deniable_aggregator.accounting.plan import Plan
     from deniable_aggregator.accounting.spend import Spend
     from deniable_aggregator.accounting.statement import Statement
@@ -46,7 +47,7 @@ def account(parser: argparse.ArgumentParser) -> Callable[[Namespace], int]:
     parser.add_argument(
         "--group", type=int, default=1, metavar="G", help="devices of a person or a household, each with all of it"
     )
-    parser.add_argument("--shuffled", type=int, metavar="N", help="reports a shuffler would mix (default: min_reports)")
+    parser.add_argument("--crowd", type=int, metavar="N", help="with --epsilon: honest reports of a published sum")
     parser.add_argument("--all", action="store_true", help="totals by every method (default: those to quote)")
     parser.add_argument("--check", action="store_true", help="compare with dp-accounting")
     parser.add_argument("--plot", metavar="FILE", help="plot totals by reports or days: .svg, .png or .pdf")
@@ -66,8 +67,7 @@ def _account(arguments: Namespace) -> int:
         tuple(dict.fromkeys(arguments.delta)),
         devices=arguments.group,
         plan=planned,
-        crowd=arguments.shuffled,
-        sample=1.0 if planned else float(_sample(arguments)),
+        crowds=() if planned else _crowds(arguments, spends),
         permanent=arguments.epsilon_permanent is not None,
     )
     checked = [library.epsilon(spends, entry.delta) for entry in summary.accounts] if arguments.check else []
@@ -97,7 +97,7 @@ def _account(arguments: Namespace) -> int:
 
 def _plan(arguments: Namespace) -> Plan:
     """Return the plan of the registry."""
-    numbers = ("epsilon_permanent", "mechanism", "sample")
+    numbers = ("epsilon_permanent", "mechanism", "sample", "crowd")
     flags = [f"--{name.replace('_', '-')}" for name in numbers if getattr(arguments, name) is not None]
     if flags:
         raise ConfigurationError(f"{flags[0]} goes with --epsilon; a registry states its own")
@@ -144,6 +144,20 @@ def _spend(arguments: Namespace, epsilon: str, count: int) -> Spend:
         return replace(Spend.of_epsilon(epsilon, count), share=float(sample))
     mechanism = mechanisms.make(arguments.mechanism, domain_size=arguments.domain_size, epsilon=epsilon)
     return Spend.of(mechanism, count, sample)
+
+
+def _crowds(arguments: Namespace, spends: Sequence[Spend]) -> list[Crowd]:
+    """Return the same reports as parts of published sums."""
+    from deniable_aggregator.accounting.crowd import Crowd
+
+    if arguments.crowd is None:
+        return []
+    if arguments.epsilon_permanent is not None:
+        raise ConfigurationError(
+            "--crowd goes without --epsilon-permanent: copies of a response do not add up as independent ones"
+        )
+    sample = float(_sample(arguments))
+    return [Crowd(spend.cost, min(1.0, spend.share / sample), arguments.crowd, spend.count, sample) for spend in spends]
 
 
 def _sample(arguments: Namespace) -> Fraction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable_aggregator.attack.averaging import Curve, Result
     from deniable_aggregator.attack.differencing import Guesses
+    from deniable_aggregator.attack.linkage import Linked
 
 _SURE = 0.99
 _TABLED = ("1", "2", "5")
@@ -28,17 +30,23 @@ _PUBLISHED = {
     "reports": "sums of randomised reports",
     "releases": "our releases",
 }
+_STORIES = {
+    "voters": "A clinic's records and a voters' roll: {people:,} people, one of six diagnoses each; epsilon {epsilon} a report",
+    "reviews": "Ratings and public reviews: {people:,} people, who liked one more film or not; epsilon {epsilon} a report",
+}
 _HEADINGS = {"fresh": "noise drawn anew", "kept": "response kept", "lost": "kept, and lost"}
 
 
 def attack(parser: argparse.ArgumentParser) -> Run:
-    """``deniable attack averaging|differencing``: guess answers from all reports of a device, or from what is published."""
+    """``deniable attack averaging|differencing|linkage``: guess answers from reports, from sums, or from what else is known."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     _add_averaging(actions)
     _add_differencing(actions)
+    _add_linkage(actions)
+    runs = {"averaging": _averaging, "differencing": _differencing, "linkage": _linkage}
 
     def run(arguments: argparse.Namespace) -> int:
-        return _averaging(arguments) if arguments.action == "averaging" else _differencing(arguments)
+        return runs[arguments.action](arguments)
 
     return run
 
@@ -68,6 +76,19 @@ def _add_differencing(actions: Any) -> None:
     parser.add_argument("--runs", type=int, default=10_000, metavar="N", help="groups (default 10000)")
     add_seed(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _add_linkage(actions: Any) -> None:
+    about = "look for people in records, groups and reports by what else is known of them: a voters' roll, or public reviews"
+    parser = actions.add_parser("linkage", help=about)
+    parser.add_argument("--story", choices=[*_STORIES], help="default: both")
+    parser.add_argument("--people", type=int, default=3000, metavar="N", help="made up, for each story (default 3000)")
+    parser.add_argument("--k", type=int, default=5, metavar="K", help="fewest records that look alike (default 5)")
+    parser.add_argument("--reviews", type=int, default=4, metavar="N", help="of each person, in public (default 4)")
+    parser.add_argument("--epsilon", default="1", metavar="E", help="of a report (default 1)")
+    add_seed(parser)
+    parser.add_argument("--plot", metavar="FILE", help="plot what is found: .svg, .png or .pdf")
+    parser.add_argument("--json", action="store_true", help="print one JSON object for each story")
 
 
 def _averaging(arguments: argparse.Namespace) -> int:
@@ -174,3 +195,66 @@ def _about_releases(guesses: Mapping[str, Guesses], min_reports: int) -> str:
     if min_reports == 1:
         return f"Subtracting our releases leaves one randomised report: a guess is right in {success:.1%}, as epsilon allows."
     return f"Our releases are never one person apart, so a guess is right in {success:.1%}; a coin is right in 50%."
+
+
+def _linkage(arguments: argparse.Namespace) -> int:
+    from numpy.random import default_rng
+
+    from deniable_aggregator.attack import reviews, voters
+
+    if arguments.plot:
+        drawing("attack.linkage_plot")  # a missing library is reported before the work
+    number, stories = seed(arguments), [arguments.story] if arguments.story else [*_STORIES]
+    common = {name: getattr(arguments, name) for name in ("people", "k", "epsilon")}
+    results: dict[str, tuple[Linked, ...]] = {}
+    for story in stories:
+        rng = default_rng(number)
+        if story == "voters":
+            results[story] = voters.attacks(**common, rng=rng)
+        else:
+            advance = progress(max(arguments.people, 0), "people")
+            results[story] = reviews.attacks(**common, reviews=arguments.reviews, rng=rng, advance=advance)
+    for story, linked in results.items():
+        if arguments.json:
+            settings = {"story": story, "k": arguments.k, "epsilon": float(exact(arguments.epsilon)), "seed": number}
+            print(json.dumps(settings | {"results": [each.to_dict() for each in linked]}))
+        else:
+            print(_STORIES[story].format(people=arguments.people, epsilon=arguments.epsilon))
+            terminal.print_table([_LINKED, *map(_linked_row, linked)])
+            print()
+    if not arguments.json:
+        print(_about_linkage([each for linked in results.values() for each in linked]))
+        print(f"Seed: {number}. It fixes the people. The noise of devices is the system's, and another one each time.")
+    if arguments.plot:
+        drawing("attack.linkage_plot")(results, arguments.plot)
+        if not arguments.json:
+            print(f"Plot: {arguments.plot}")
+    return 0
+
+
+_LINKED = ("published", "person found", "answer claimed", "claims right", "guesses right", "had they stayed away")
+
+
+def _linked_row(linked: Linked) -> tuple[str, ...]:
+    names = ("found", "claims", "right_claims", "guesses", "without")
+    counts = {name: getattr(linked, name) for name in names}
+    totals = dict.fromkeys(names, linked.people) | {"right_claims": linked.claims}
+
+    def cell(name: str) -> str:
+        low, high = linked.intervals[name]
+        return f"{counts[name] / totals[name]:.1%} ({100 * low:.1f} to {100 * high:.1f})" if totals[name] else "-"
+
+    return linked.published, *map(cell, names)
+
+
+def _about_linkage(results: Sequence[Linked]) -> str:
+    reports = [each for each in results if not isnan(each.bound)]
+    worst = max(reports, key=lambda each: each.found)
+    return (
+        "Shares of people with 95% intervals. An answer is claimed where it is at least 90% sure.\n"
+        "Reports hide no segment and no period. "
+        f"Where all of that is known, {worst.found / worst.people:.1%} of people are known to have sent one of them. "
+        f"A guess from such a report is right in {worst.bound:.1%} at most, on average.\n"
+        "Where more guesses are right, the others tell it: as many are right had the person stayed away.\n"
+        "Next: declare few segments with few values, and an epsilon that would do if everybody knew whose report is whose."
+    )

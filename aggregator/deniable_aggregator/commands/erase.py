@@ -167,7 +167,7 @@ def _erase_app(store: Store, registries: str | None, archive: Folder | None, *, 
         raise ConfigurationError(f"{app} has an archive, whose files nobody would delete later: name it by --archive")
     in_use = _in_use(store)
     if yes and in_use:
-        raise ConfigurationError(in_use)
+        raise ConfigurationError(f"nothing was removed, since {in_use}")
     if not yes:
         print(f"nothing was removed; --yes removes it for good, once nothing uses it: {in_use}" if in_use else _DRY)
         return 0

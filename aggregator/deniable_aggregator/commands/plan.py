@@ -181,6 +181,8 @@ def _print(rows: Sequence[Outlook], terms: Terms, budget: Plan | None, *, as_jso
             document["budget"] = _budget(budget)
         print(json.dumps(document))
         return
+    from deniable_aggregator.accounting import readers
+
     first = ["metric"] if budget else []
     cells = ["cell"] if any(row.cell for row in rows) else []
     people, around = "reports" if terms.users else "users", f"+-{terms.level:.4g}"
@@ -199,6 +201,10 @@ def _print(rows: Sequence[Outlook], terms: Terms, budget: Plan | None, *, as_jso
         figures = ", ".join(f"{id_} {percent(guess)}" for id_, guess in guesses.items() if guess is not None)
         if figures:
             print(f"Right guess in a year, from all reports of one answer, at most: {figures}; 50% is luck.")
+        crowds = [(use.metric.id, use.crowd) for use in budget.uses if use.crowd]
+        if crowds:
+            figures = ", ".join(f"{id_} {readers.upward(readers.one_report(crowd))}" for id_, crowd in crowds)
+            print(f"Central epsilon of one report, with delta {readers.DELTA:g}: {figures}. {readers.CONDITION}")
 
 
 def _labels(row: Outlook, first: Sequence[str], cells: Sequence[str]) -> list[str]:
@@ -303,9 +309,12 @@ def _chosen(metric: Metric) -> str:
 
 
 def _budget(budget: Plan) -> dict[str, Any]:
+    from deniable_aggregator.accounting import readers
+
     return {
         "per_month": budget.budget.per_month,
         "reserved": budget.reserved_month,
         "fits": budget.fits,
         "metrics": {use.metric.id: use.reserved_month for use in budget.uses},
+        "readers": {use.metric.id: readers.one_report(use.crowd) for use in budget.uses if use.crowd},
     }

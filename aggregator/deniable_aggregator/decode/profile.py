@@ -131,7 +131,10 @@ def value_shares(
     held = np.clip(shares, 0.0, 1.0)
     # Few reports may all say the same by chance. So a few of evenly spread answers are added for the variance.
     cells = (counts + _ADDED * chances.mean(axis=0)) / (n + _ADDED)
-    variance = (scores**2 @ cells - (scores @ cells) ** 2 + held * (1 - held) * repeats) / n
+    total = scores**2 @ cells - (scores @ cells) ** 2
+    # Nor do they vary less than the device's own noise, whatever the answers are.
+    least = (scores**2 @ chances.T - (scores @ chances.T) ** 2).min(axis=1)
+    variance = (np.maximum(total, least) + held * (1 - held) * repeats) / n
     return shares, np.sqrt(np.maximum(variance, 0.0))
 
 

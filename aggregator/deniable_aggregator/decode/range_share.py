@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _CLOSE = 1e-9  # steps: places so close to a point are the point
 _REACH = 1.96  # standard errors that ramps are chosen for, whatever the level: the estimate does not depend on it
+_STEEP = 3  # times as steep as a ramp: between values scores may rise so fast, because nothing lies there
+_ENOUGH = 20  # reports on the cells whose scores are largest: of fewer, their variance is not known
 _LONGEST = 4  # a ramp is at most so many times shorter than the axis
 
 
@@ -78,7 +80,9 @@ def range_share(
     if not isinstance(mechanism, Window):
         return _of_parts(mechanism, tally, low, high, repeats=repeats, permanent=permanent)
     if len(values):
-        return _of_values(mechanism, tally, (low, high), repeats, np.asarray(values, np.float64))
+        of_values = _of_values(mechanism, tally, (low, high), repeats, np.asarray(values, np.float64))
+        if of_values is not None:
+            return of_values
     steps, ramp = mechanism.points - 1, ramp_length(mechanism, tally.n)
     least, middle, most = (
         mean(mechanism, tally, repeats=repeats, scores=scores.tolist()) for scores in _scores(steps, low, high, ramp)
@@ -134,20 +138,33 @@ def ramp_length(mechanism: Window, n: int) -> int:
 # With values, or with parts
 
 
-def _of_values(
-    mechanism: Window, tally: Tally, ends: tuple[float, float], repeats: float, values: NDArray[np.float64]
-) -> RangeShare:
-    """Add the shares of the values in a range; what they are is exact."""
+def _of_values(mechanism: Window, tally: Tally, ends: tuple[float, float], repeats: float, values: Floats) -> RangeShare | None:
+    """Estimate the share of the values in a range, which is exact; None if there are too few reports for so many values."""
     first, last = (int(np.searchsorted(values, end + _CLOSE, side="right")) for end in ends)
     if first == last:
         raise ParameterError("range: choose one with a value in it", f"{ends[0]} to {ends[1]}")
-    within = float(values[first]), float(values[last - 1])
-    if not tally.n:
-        return RangeShare("values", *within, 0, float("nan"), float("nan"), 0.0, None, None)
+    within, n = (float(values[first]), float(values[last - 1])), tally.n
+    rises = [_rise(mechanism, n, values, place) for place in (first, last)]
+    if rises[0] is not None and rises[1] is not None:
+        share = mean(mechanism, tally, repeats=repeats, scores=(rises[0] - rises[1]).tolist())
+        return RangeShare("values", *within, n, share.place, share.stderr, 0.0, share, share)
+    if n * float(mechanism.outside) * (mechanism.blocks + 1) < _ENOUGH:
+        return None
     starts = sorted({0, first, last} - {len(values)})
     shares, stderr = value_shares(cell_chances(mechanism, values), tally.counts[0].astype(np.float64), starts, repeats)
     at = starts.index(first)
-    return RangeShare("values", *within, tally.n, float(shares[at]), float(stderr[at]), 0.0, None, None)
+    return RangeShare("values", *within, n, float(shares[at]), float(stderr[at]), 0.0, None, None)
+
+
+def _rise(mechanism: Window, n: int, values: Floats, place: int) -> Floats | None:
+    """Return scores of the points: 0 for the values before a place, and 1 for the others; None if they rise too steeply."""
+    steps = mechanism.points - 1
+    if place in (0, len(values)):
+        return np.full(steps + 1, float(place == 0))
+    begin, end = ceil(values[place - 1] * steps - _CLOSE), floor(values[place] * steps + _CLOSE)
+    if end - begin < max(1, ramp_length(mechanism, n) / _STEEP):
+        return None
+    return np.asarray(np.clip((np.arange(steps + 1) - begin) / (end - begin), 0.0, 1.0), np.float64)
 
 
 def _of_parts(mechanism: Mechanism, tally: Tally, low: float, high: float, *, repeats: float, permanent: bool) -> RangeShare:

@@ -35,7 +35,8 @@ def crowd(
     rng = np.random.default_rng(chance)
     picked = np.arange(len(lines)) if people is None else rng.choice(len(lines), people, replace=people > len(lines))
     segments = members(registry, len(picked), rng)
-    answers, silent, others = {}, [], []
+    answers, silent = {}, []
+    others: list[str] = []
     for name, cells in columns.items():
         if name in registry.segments:
             segments[name] = _segment(path, name, registry.segments[name], lines, cells)[picked]

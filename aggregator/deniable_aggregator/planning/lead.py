@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtr
 
-from deniable.mechanisms.sets import OfSets
 from deniable_aggregator.decode.bucket_estimate import Partial
 from deniable_aggregator.decode.families import family_of
 from deniable_aggregator.decode.options import option_shares
@@ -74,15 +73,15 @@ def population(
     the share of the second.
     """
     if options:
-        return np.r_[min(second + lead, 1.0), np.full(values - 1, second)]
+        return np.array([min(second + lead, 1.0), *[second] * (values - 1)])
     second = min(max(second, (1 - lead) / values), (1 - lead) / 2)
     others = (1 - lead - 2 * second) / max(values - 2, 1)
-    return np.r_[second + lead, second, np.full(values - 2, others)]
+    return np.array([second + lead, second, *[others] * (values - 2)])
 
 
 def _power(metric: Metric, mechanism: Mechanism, shares: Floats, n: int, level: float) -> float | None:
     """Bound the probability that the first value is found to lead; None where it is not known."""
-    expected = _expected(mechanism, shares, n)
+    expected = _expected(metric, mechanism, shares, n)
     if expected is None:
         return None
     tests = Leaders(Panel(n, expected, metric.together - 1) if metric.together > 1 else expected, level)
@@ -93,9 +92,9 @@ def _power(metric: Metric, mechanism: Mechanism, shares: Floats, n: int, level: 
     return 1 - missed if isfinite(missed) else 0.0
 
 
-def _expected(mechanism: Mechanism, shares: Floats, n: int) -> Estimate | None:
+def _expected(metric: Metric, mechanism: Mechanism, shares: Floats, n: int) -> Estimate | None:
     """Return the estimate of n reports that are as they are on average; None if the decoder counts no support."""
-    if isinstance(mechanism, OfSets):
+    if metric.kind.options:
         layout = mechanism.layout
         silent = Tally(layout, np.zeros((layout.rows, layout.width), np.int64), np.full(layout.rows, n // layout.rows))
         options = option_shares(mechanism, silent)

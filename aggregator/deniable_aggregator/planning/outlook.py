@@ -149,8 +149,8 @@ class Outlook:
         """People who are needed in all to show with power 80% that one value of this cell leads; None where it is not known."""
         if self.mechanism is None or self.terms.leads_by is None or self.of == "mean":
             return None
-        shown = lead_shown(self.metric, self.mechanism, self.values, self.terms.leads_by, self.terms.share, self.terms.level)
-        return None if shown is None else ceil(shown * self.parts / Fraction(self.metric.sample))
+        needed = lead_shown(self.metric, self.mechanism, self.values, self.terms.leads_by, self.terms.share, self.terms.level)
+        return None if needed is None else ceil(needed * self.parts / Fraction(self.metric.sample))
 
     @property
     def too_few(self) -> Few | None:

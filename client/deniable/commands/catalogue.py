@@ -32,6 +32,7 @@ CATALOGUE: dict[str, CommandInfo] = {
             "deniable attack averaging",
             "deniable attack averaging --mechanism l_grr --epsilon 1 --plot averaging.svg",
             "deniable attack differencing --people 500 --epsilon 1",
+            "deniable attack linkage --story voters --people 2000",
         ),
     ),
     "audit": CommandInfo(

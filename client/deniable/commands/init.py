@@ -25,7 +25,7 @@ format = 1
 app = "{app}"
 
 # What one person gives away on all metrics together, in nats of privacy loss. When it is spent, nothing more is recorded.
-# The metrics below need 3 nats a month. This leaves some room, and is far below the bounds without this table: {bounds}.
+# The metrics below need {needs} nats a month. This leaves some room, and is far below the bounds without this table: {bounds}.
 [budget]
 per_month = 8.0              # in each calendar month, and ever {months} times that, unless you write a lifetime
 
@@ -41,12 +41,12 @@ per_month = 8.0              # in each calendar month, and ever {months} times t
 # Without epsilon_permanent each report has new noise, and whoever sees the reports of a year may average it out: lint says how
 # far. With it the error of a month is the same. But the noise stays, so an average over months is hardly better than one month,
 # and a month of too few reports is not joined with the next.
-[metrics."ui.theme"]
+{web}[metrics."ui.theme"]
 type = "categorical"         # or boolean, ordinal, number, set, product, string, key
 values = ["light", "dark", "system", "something else"]
 other = "something else"     # stands for every answer that is not listed
 epsilon = 1.0                # of one report, in nats: below 1 is strong, above 4 is weak
-epsilon_permanent = 1.5      # of all reports of one answer: the device draws a noisy answer once, and keeps it
+{kept}epsilon_permanent = 1.5      # of all reports of one answer: the device draws a noisy answer once, and keeps it
 period = "month"             # one report in each; or hour, day, week
 # segments = ["platform"]
 description = "Which theme people use"
@@ -56,13 +56,16 @@ expires = {expires}
 [metrics."export.used"]
 type = "boolean"
 epsilon = 1.0
-epsilon_permanent = 1.5
+{kept}epsilon_permanent = 1.5
 period = "month"
 description = "Whether the export was used this month"
 owner = "core@{app}.example"
 expires = {expires}
 """
 
+_WEB = """\
+# A browser forgets. So a new one is asked such a metric only when it is there for a month; here it is off.
+"""
 
 _CLI = """\
 # What {app}, a command line tool, asks its users. Each answer is randomised on the device before it leaves it.
@@ -152,10 +155,12 @@ expires = {expires}
 
 
 def init(parser: argparse.ArgumentParser) -> Run:
-    """``deniable init [--app NAME] [--file FILE] [--cli] [--trial]``: write a registry, but over none that is there."""
+    """``deniable init [--app NAME] [--file FILE] [--cli | --web] [--trial]``: write a registry, but over none that is there."""
     parser.add_argument("--app", metavar="NAME", help="a lower-case name (default: that of this folder)")
     parser.add_argument("--file", default=_FILE, metavar="FILE", help=f"default: {_FILE}")
-    parser.add_argument("--cli", action="store_true", help="with what makers of a command line tool ask")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--cli", action="store_true", help="with what makers of a command line tool ask")
+    kinds.add_argument("--web", action="store_true", help="for visitors of web pages: what a new browser can be asked")
     parser.add_argument("--trial", action="store_true", help="publish every report at once, while you try things out")
 
     def run(arguments: argparse.Namespace) -> int:
@@ -170,6 +175,9 @@ def init(parser: argparse.ArgumentParser) -> Run:
             trial="" if arguments.trial else "# ",
             bounds=f"{without.per_month:g} and {without.lifetime:g}",
             months=MONTHS,
+            needs=2 if arguments.web else 3,
+            kept="# " if arguments.web else "",
+            web=_WEB if arguments.web else "",
         )
         try:
             parse(text, arguments.file)

@@ -124,7 +124,7 @@ class Mechanism(Sealed, ABC):
 
     @property
     def telling(self) -> Fraction:
-        """The probability that a report says anything about two answers, whichever they are; 1 if it is not known."""
+        """At most, the total variation of two answers' reports times (ratio + 1) / (ratio - 1): how often a report tells them apart."""
         return Fraction(1)
 
     @property

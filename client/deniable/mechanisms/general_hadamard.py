@@ -116,6 +116,12 @@ class GeneralHadamard(FrequencyOracle):
         """Return the values whose set has the reported column."""
         return self._signs(payload, 0)
 
+    @property
+    def telling(self) -> Fraction:
+        """The probability of a column in just one of two sets. Sets of two blocks are apart; those of one share a half."""
+        columns = self.size // (4 if self.blocks == 1 else 2)
+        return columns * (self.ratio + 1) / (self.size // 2 * (self.ratio - 1) + self.layout.width)
+
     def bounds(self) -> Bounds:
         """Return the bounds of a column's probability."""
         low = 1 / (self.size // 2 * (self.ratio - 1) + self.layout.width)

@@ -99,6 +99,11 @@ class Sampled(OfSets):
         row, named = self.layout.unpack(payload)
         return {value for value in values if self.index(value, row) == named}
 
+    @property
+    def telling(self) -> Fraction:
+        """The probability that a report names what one of two answers has in its row. All rows of two answers may differ."""
+        return self.keep + self.other
+
     def bounds(self) -> Bounds:
         """Return the probability of another index, and of the true one."""
         return Bounds(self.other, self.keep)

@@ -133,6 +133,11 @@ class Cms(Sketch):
         row, bits = self.layout.unpack(payload)
         return {value for value in range(self.domain_size) if bits >> self.place(row, value) & 1}
 
+    @property
+    def telling(self) -> Fraction:
+        """The probability that a report has just one of two bits as for one of two answers. Two that collide have one bit."""
+        return self.p**2 + self.other**2
+
     def bounds(self) -> Bounds:
         """Return the bounds of the probability of a bit of a row."""
         return Bounds.of_bits(self.other, self.p, self.width)
@@ -187,6 +192,11 @@ class Hcms(Sketch):
         row, cell = self.layout.unpack(payload)
         coefficient, sign = divmod(cell, 2)
         return {value for value in range(self.domain_size) if (coefficient & self.place(row, value)).bit_count() & 1 == sign}
+
+    @property
+    def telling(self) -> Fraction:
+        """The probability of a coefficient that has different signs at two places."""
+        return Fraction(1, 2)
 
     def bounds(self) -> Bounds:
         """Return the bounds of the probability of a coefficient and a sign; they are the same for all."""

@@ -152,6 +152,11 @@ class Window(Scored):
         rounding, shift = noise
         return self._ring[(value * (self.points - 1) + rounding) // (self.domain_size - 1) + shift]  # type: ignore[no-any-return]
 
+    @property
+    def telling(self) -> Fraction:
+        """The probability of a cell in the window of one of two answers. The windows of the least and the greatest are apart."""
+        return self.length * (self.inside + self.outside)
+
     def bounds(self) -> Bounds:
         """Return the probability of a cell outside the window, and of one inside."""
         return Bounds(self.outside, self.inside)

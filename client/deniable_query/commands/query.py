@@ -37,7 +37,7 @@ def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
     parser.add_argument("--by", action="append", default=[], metavar="NAME", help=by)
     where = "reports of this segment alone, such as platform=linux; may be given several times"
     parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help=where)
-    value = "rows of this answer alone, or of this figure of a number, such as p50; may be given several times"
+    value = "rows of this answer alone, or of this figure of a number, such as p50 or 200..500; may be given several times"
     parser.add_argument("--value", action="append", default=[], metavar="VALUE", help=value)
     range_ = parser.add_mutually_exclusive_group()
     range_.add_argument("--last", metavar="DAYS", help="the last days or weeks, such as 90d or 12w (default: all published)")
@@ -71,7 +71,8 @@ def _in_words_of(arguments: argparse.Namespace, problem: QueryError) -> str:
 def _answered(arguments: argparse.Namespace) -> str:
     """Ask, and write the answer."""
     if missing := [name for name in VARIABLES if not os.environ.get(name)]:
-        raise QueryError(0, "", f"set {' and '.join(f'{name} ({_ABOUT[name]})' for name in missing)}")
+        variables = " and ".join(f"{name} ({_ABOUT[name]})" for name in missing)
+        raise QueryError(0, "", f"set {variables}; `deniable serve` prints the lines to copy")
     # Sentences are of all values: a value chooses among the rows.
     reports = _reports(arguments)
     rows = reports.where(value=arguments.value) if arguments.value else reports
@@ -132,15 +133,16 @@ def _range(answer: Answer) -> list[str]:
 def _table(answer: Answer, by: Sequence[str]) -> list[str]:
     names = [*("period" if name == "time" else name for name in by), "value"]
     about = answer.metrics[0]
-    unit, is_ratio = about["unit"], about["scale"] == "log"
     has_differences = any("difference" in row for row in answer.rows)
     differences = _DIFFERENCE if has_differences else {}
     titles = [*_ESTIMATE.values(), *differences.values(), *(["P, HOLM"] if has_differences else []), "REPORTS"]
     rows = [[name.upper() for name in names] + titles]
     for row in answer.rows:
+        # A range of a number has a share, whatever the number's unit and scale are.
+        unit, scale = ("share", "linear") if _JOINT in str(row["value"]) else (about["unit"], about["scale"])
         cells = [str(row.get(name) or "") for name in names]
         cells += [_figure(row[name], unit) for name in _ESTIMATE]
-        cells += [_difference(row[name], unit, is_ratio=is_ratio) for name in differences]
+        cells += [_difference(row[name], unit, is_ratio=scale == "log") for name in differences]
         cells += [_number(row["p_holm"])] if has_differences else []
         rows.append([*cells, "" if row["n"] is None else f"{row['n']:,}"])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

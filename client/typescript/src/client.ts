@@ -4,7 +4,7 @@ import { position, standIn } from "./wire/answers.js";
 import { pack, type Report } from "./wire/batch.js";
 import { Fraction, withChance } from "./noise/chance.js";
 import { readDsn } from "./wire/dsn.js";
-import { explain, type Explanation } from "./explain.js";
+import type { Explanation } from "./explain.js";
 import { budgetOf, spend, spentEver, spentIn, type Budget } from "./device/ledger.js";
 import { oracleOf, refusal, type Oracle } from "./noise/mechanisms.js";
 import { periodOf } from "./wire/periods.js";
@@ -125,8 +125,8 @@ export class Telemetry<S extends Sheet> {
     const permanent = metric.epsilon_permanent !== null;
     const cap = permanent ? caps.permanent : caps.epsilon;
     const strange = metric.segments.find((name) => !this.options.registry.segments[name]?.includes(segments[name] ?? ""));
-    if (metric.off) return metric.off;
-    if (refusal(metric)) return refusal(metric);
+    const why = metric.off ?? refusal(metric);
+    if (why) return why;
     if (permanent && !this.#store.lasts) return "it needs a state that lasts";
     if (cap !== undefined && metric.allowance.cost > cap * 1e6) return "it spends more than `caps` allow";
     return strange === undefined ? null : `the segment "${strange}" has no declared value`;
@@ -308,9 +308,11 @@ export class Telemetry<S extends Sheet> {
   }
 
   /** Explain what recording would send; null if the metric is off or not declared. */
-  explain(metric: Id<S>): Explanation | null {
+  async explain(metric: Id<S>): Promise<Explanation | null> {
     const prepared = this.#metrics.get(metric);
-    return prepared ? explain(metric, prepared.oracle.metric, this.#budget, this.#store) : null;
+    if (!prepared) return null;
+    const { explain } = await import("./explain.js"); // its words are loaded by pages that show them
+    return explain(metric, prepared.oracle.metric, this.#budget, this.#store);
   }
 
   /** The reports that the server took, the newest first; at most 200. */

@@ -146,11 +146,14 @@ export class Receipt extends Base {
       .then(([sent, waiting, spent]) => ({ sent, waiting, spent: spent.month }))
       .catch(() => nothing); // where the browser refuses its database nothing was ever sent
     const percent = Math.floor((100 * Math.max(0, registry.budget.per_month - spent)) / (registry.budget.per_month || 1));
-    const asked = Object.entries(registry.metrics).map(([id, metric]) => [
-      this.#named(id),
-      this.#answers(metric),
-      telemetry.explain(id)?.lines.join(" ") ?? texts.metricOff + (telemetry.stats().off[id] ?? telemetry.stats().disabled),
-    ]);
+    const { off, disabled } = telemetry.stats();
+    const asked = await Promise.all(
+      Object.entries(registry.metrics).map(async ([id, metric]) => {
+        const explanation = await telemetry.explain(id);
+        const words = explanation?.lines.join(" ") ?? texts.metricOff + (off[id] ?? disabled);
+        return [this.#named(id), this.#answers(metric), words];
+      }),
+    );
     const reports = sent.map((report) => [this.#named(report.metric), report.period, this.#report(report, registry)]);
     return [
       make("p", {}, texts.left(percent, month)),

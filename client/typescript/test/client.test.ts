@@ -163,7 +163,7 @@ test("a state that browsers may forget earns its budget", async () => {
   assert.equal(await anything(first, "l_grr", "a"), true);
   const { cost } = WIRE.metrics["grr"]!.allowance;
   assert.equal(await spentOf(1, 1), cost); // who comes once can answer once
-  assert.match(first.explain("l_grr")!.lines.join(" "), /If this browser's data are cleared, it starts anew/);
+  assert.match((await first.explain("l_grr"))!.lines.join(" "), /If this browser's data are cleared, it starts anew/);
 });
 
 test("a month has its bound, whatever the parts of metrics are", async () => {
@@ -195,7 +195,7 @@ test("memory is chosen by name, keeps no responses, and says how long it remembe
   assert.equal(telemetry.stats().off["l_grr"], "it needs a state that lasts");
   assert.equal(await anything(telemetry, "l_grr", "a"), false);
   assert.equal(await anything(telemetry, "grr", "0"), true);
-  assert.match(telemetry.explain("grr")!.lines.join(" "), /until this page ends/);
+  assert.match((await telemetry.explain("grr"))!.lines.join(" "), /until this page ends/);
 });
 
 test("where storage is refused nothing is recorded, and nothing falls back", async () => {

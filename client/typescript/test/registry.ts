@@ -184,7 +184,7 @@ export default {
       "epsilon_permanent": null,
       "mechanism": "sampled_options",
       "canonical": "sampled_options 4 5837465777/2147483648 5837465777/7984949425 2147483648/7984949425 2x2 index",
-      "fingerprint": "6028ac46e3f060e3",
+      "fingerprint": "e7584d40d899904a",
       "layout": {
         "kind": "index",
         "rows": 2,
@@ -193,7 +193,8 @@ export default {
         "payload_bytes": 1
       },
       "constants": {
-        "keep": "5837465777/7984949425"
+        "keep": "5837465777/7984949425",
+        "size": 1
       },
       "allowance": {
         "cost": 1000000,

@@ -4,29 +4,29 @@ import type { Fraction, Source } from "../src/noise/chance.js";
 
 /** The draws of a vector, one after another. */
 export class Tape implements Source {
-  readonly left: number[];
+  readonly left: bigint[];
 
   constructor(written: string) {
     this.left = written
       .split(" ")
       .filter(Boolean)
-      .flatMap((each) => (each.startsWith("0b") ? [...each.slice(2)].map(Number) : [Number(each)]));
+      .flatMap((each) => (each.startsWith("0b") ? [...each.slice(2)].map(BigInt) : [BigInt(each)]));
   }
 
-  #next(): number {
+  #next(): bigint {
     if (!this.left.length) throw new Error("more draws than the vector has");
     return this.left.shift()!;
   }
 
   event(_: Fraction): 0 | 1 {
-    return this.#next() as 0 | 1;
+    return Number(this.#next()) as 0 | 1;
   }
 
   below(_: number): number {
-    return this.#next();
+    return Number(this.#next());
   }
 
   belowBig(_: bigint): bigint {
-    return BigInt(this.#next());
+    return this.#next();
   }
 }

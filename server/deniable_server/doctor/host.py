@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from deniable_aggregator.process.variables import strays
-from deniable_server.doctor.finding import Finding, Status
+from deniable_server.doctor.finding import Finding
 
 _SHM = Path("/dev/shm")  # noqa: S108 - nothing of ours is written there
 _LEAST_FREE = 1 << 20
@@ -52,27 +52,25 @@ def overcommit(
     memory: Path = _MEMORY,
 ) -> Finding:
     """Check that the kernel lets the store copy its memory, which it does to rewrite its file and to be copied."""
-    remedy = "there: sysctl vm.overcommit_memory=1, and the same in /etc/sysctl.d, so that it holds after the next start"
-
-    def finding(status: Status, seen: str, meaning: str = "") -> Finding:
-        return Finding("overcommit", status, seen, meaning, remedy if meaning else "")
-
+    name, setting = "overcommit", "sysctl vm.overcommit_memory=1, and the same in /etc/sysctl.d, so that it outlives a restart"
     if not here:
-        return finding("skipped", "the store is on another machine", "whether the kernel lets it copy its memory is not known")
+        meaning = "whether the kernel lets it copy its memory is not known"
+        return Finding(name, "skipped", "the store is on another machine", meaning, f"look there, and set it to 1: {setting}")
     try:
         chosen = int(mode.read_text("utf-8"))
         installed = 1024 * int(memory.read_text("utf-8").partition("MemTotal:")[2].split()[0])
     except (OSError, ValueError, IndexError):
-        return finding("ok", "this system does not say what its kernel does")
+        return Finding(name, "ok", "this system does not say what its kernel does")
     seen = f"vm.overcommit_memory is {chosen}"
+    if chosen == _ALWAYS:
+        return Finding(name, "ok", seen)
     # A kernel that guesses refuses what is plainly too much, and the store takes up to twice its limit.
-    if chosen == _ALWAYS or (chosen != _NEVER and 0 < 2 * most <= installed):
-        room = "" if chosen == _ALWAYS else f", and maxmemory is at most half of this machine's {installed >> 20:,} MiB"
-        return finding("ok", seen + room)
+    if chosen != _NEVER and 0 < 2 * most <= installed:
+        return Finding(name, "ok", f"{seen}, and maxmemory is at most half of this machine's {installed >> 20:,} MiB")
     meaning = (
         "the store may fail to rewrite its file and to be copied, although there is memory: its disk fills, and no backup is made"
     )
-    return finding("warning", seen, meaning)
+    return Finding(name, "warning", seen, meaning, f"set it to 1: {setting}")
 
 
 def gunicorn() -> Finding:

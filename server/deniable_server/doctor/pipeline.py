@@ -218,8 +218,10 @@ def workers(app: str, state: Health) -> Finding:
     if state.workers:
         return Finding("workers", "ok", f"{state.workers} alive", app=app)
     meaning = "nothing is counted" + ("" if state.backlog else "; nothing waits at the moment")
-    remedy = f"start `deniable worker --app {app}` with the environment of the user 'worker' (deploy/private/worker.env), or "
-    remedy += "with --redis-url; if one runs, its log says why it cannot use the store; if it hangs, kill it"
+    remedy = (
+        "start `deniable worker`, which counts all apps of DENIABLE_REGISTRY, with the environment of the user 'worker' "
+        "(deploy/private/worker.env); if one runs, its log says why it cannot use the store; if it hangs, kill it"
+    )
     return Finding("workers", "fault" if state.backlog else "warning", "none gives a sign of life", meaning, remedy, app)
 
 
@@ -237,7 +239,7 @@ def backlog(app: str, state: Health, cap: int) -> Finding:
 def lag(app: str, state: Health) -> Finding:
     """Check how long batches wait."""
     if state.lag is None:
-        meaning, remedy = "how long batches have waited cannot be told", f"start `deniable worker --app {app}`"
+        meaning, remedy = "how long batches have waited cannot be told", "start `deniable worker`"
         return Finding("lag", "warning", "no worker came, ever or since the store's clock went back", meaning, remedy, app)
     seen = f"{'nothing waits longer than' if state.known else 'something waits for at least'} {state.lag:,.0f} s"
     if state.lag < _LATE:

@@ -253,7 +253,7 @@ def _arm_sentence(comparison: Comparison, length: str) -> str:
     sentence = f"{name}: {text.second} with {arm}, {text.first} with {base} ({size})."
     if not differing:
         lead = "Furthest apart is " if len(pairs) > 1 else ""
-        return f"{arm} and {base} do not differ beyond chance so far. {lead}{sentence}"
+        return f"{figures.quoted(arm)} and {figures.quoted(base)} do not differ beyond chance so far. {lead}{sentence}"
     more = len(differing) - 1
     others = f" {more} more {'value differs' if more == 1 else 'values differ'}." if more else ""
     return f"{sentence}{others}"

@@ -123,6 +123,15 @@ def _day(day: date) -> str:
     return f"{day.day} {day:%b %Y}"
 
 
+@blueprint.app_template_filter("headline")
+def _headline(text: str) -> Markup:
+    """Set the interval at the end of a first sentence apart from what it says."""
+    says, joint, interval = text.rpartition(" (")
+    if not joint or not interval.endswith((")", ").")):
+        return escape(text)
+    return Markup("{} <span>({}</span>").format(says, interval)
+
+
 @blueprint.app_template_filter("code")
 def _code(text: str) -> Markup:
     """Set what stands between backquotes as code."""

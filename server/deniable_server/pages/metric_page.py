@@ -11,6 +11,7 @@ from msgspec.structs import asdict, replace
 
 from deniable.mechanisms.sets import OfSets
 from deniable.messages.plural import plural
+from deniable_aggregator.accounting import readers
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.absence import nearest
 from deniable_aggregator.answer.headline import headline
@@ -262,6 +263,7 @@ def described(app: AppMetrics, measured: Estimates) -> dict[str, Any]:
         "others": " to ".join(between),
         "odds": f"{odds:,.2f}",
         "permanent": metric.permanent,
+        "readers": readers.sentence(app.declared, metric),
         "expired": metric.expired(datetime.now(UTC).date()),
         "unit": metric.unit,
         "example": metric.kind.example(metric),

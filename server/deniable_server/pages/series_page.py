@@ -126,7 +126,7 @@ def view(
         )
         if is_drawn
         else (),
-        lines={line.label: own for line in every if (own := _value_line(line, measure_of(line, series)))},
+        lines={line.label: small for line in every if (small := _value_line(line, measure_of(line, series)))},
         labels=tuple(NAMES.get(line.kind, line.label) for line in listed),
         rows=tuple(_row(course, listed, at) for at in reversed(range(len(periods)))),
         reports=bars,

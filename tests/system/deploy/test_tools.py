@@ -20,6 +20,7 @@ TOOLS = (
     "openssl",
     "systemd-analyze",
     "chromium",
+    "firefox",
     "ssconvert",
     "cc",
     "node",

@@ -111,7 +111,8 @@ def test_what_publishes_needs_all_checks():
     text = (GITHUB / "workflows" / "checks.yml").read_text("utf-8")
     assert not re.search(r"continue-on-error|^ +(- )?if:|paths(-ignore)?:|\|\|", text, re.MULTILINE)
     assert {"image", "provenance", "pypi"} <= needed("release")
-    assert {"image", "provenance", "checks"} <= needed("pypi")
+    assert {"npm", "pypi"} <= needed("release")
+    assert {"image", "provenance", "checks"} <= needed("pypi") & needed("npm")
 
 
 def test_every_promised_python_and_system_is_tested():
@@ -144,7 +145,7 @@ def test_every_check_has_its_job():
     """What must pass before a commit, and what .ci/run does beside the tests, is checked on GitHub, too."""
     local = set(re.findall(r'for tasks in (".+); do', (ROOT / ".ci" / "run").read_text("utf-8"))[0].replace('"', "").split())
     assert {"lint", "types", "contracts", "docs", "wheel", "scan"} <= local
-    assert tasks(lines("checks")) == local | {"test", "test-system", "sbom"}
+    assert tasks(lines("checks")) == local | {"test", "test-system", "sbom", "npm"}
     assert tasks(lines("nightly")) == {"nightly", "scan"}
 
 
@@ -161,7 +162,7 @@ def test_both_images_are_built(name):
 
 
 def test_what_is_published_is_what_was_checked():
-    """The files that go to PyPI and the release are those that the checks left, and a release names no file that nobody made."""
+    """What goes to PyPI, npm and the release are files that the checks left, and a release names none that nobody made."""
     uploads = {
         step["with"]["name"]
         for of in ("checks", "release")
@@ -176,7 +177,7 @@ def test_what_is_published_is_what_was_checked():
         if step.get("uses", "").startswith("actions/download-artifact@")
     ]
     names = {name for each in taken for name in re.findall(r"\w+", each.get("name") or each["pattern"])}
-    assert names == uploads == {"dist", "notes", "sbom"}
+    assert names == uploads == {"dist", "notes", "npm", "sbom"}
     assert "just wheel" not in lines("release")
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import redirect_stdout
+from io import StringIO
 
 import pytest
-from webpage import age, ask, record, stats, until_counted, visit
+from webpage import age, ask, guide, record, stats, until_counted, visit
 
+from deniable.commands.entry import main
 from deniable.commands.sheet import sheet
 from deniable.registry import load
 from deniable_server.api import script
@@ -129,3 +132,35 @@ def test_another_script_than_the_page_names_does_not_run(site, context, stack, c
         )
     page.goto(f"{site.url}/plain")
     assert page.evaluate("typeof deniable") == "undefined"
+
+
+def test_the_plain_page_of_the_guide(site, context, tmp_path):
+    """From `deniable init --web` to a report, with the page that docs/how-to/web-page.md shows."""
+    assert main(["init", "--app", "shop", "--web", "--trial", "--file", str(tmp_path / "metrics.toml")]) == 0
+    written = StringIO()
+    with redirect_stdout(written):
+        assert main(["registry", "show", "--script", str(tmp_path / "metrics.toml")]) == 0
+    html = guide("plain example", "html").replace("http://127.0.0.1:8080", site.url)
+    html = html.replace("sha384-...", script.integrity())
+    code = guide("plain script", "js").replace("PUBLIC_KEY@127.0.0.1:8080", f"pk_page@{site.url.removeprefix('http://')}")
+    site.files |= {
+        "/": ("text/html", html.encode()),
+        "/registry.js": ("text/javascript", written.getvalue().encode()),
+        "/page.js": ("text/javascript", code.encode()),
+        "/sdk/deniable.js": ("text/javascript", script.content()),
+    }
+    page = context.new_page()
+    page.goto(site.url)
+    page.wait_for_selector("deniable-receipt table")
+    page.click("text=Use the dark theme")
+    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 0}  # nobody agreed
+    page.click("[role=switch]")
+    page.wait_for_function("telemetry.agreed()")
+    page.click("text=Use the dark theme")
+    page.wait_for_function("telemetry.stats().recorded === 1")
+    assert page.evaluate("telemetry.flush()") == {"sent": 1, "left": 0}
+    assert [report.stratum.metric for report in site.stub.reports] == ["ui.theme"]
+    page.goto(f"{site.url}/other")
+    page.goto(site.url)
+    page.wait_for_selector("deniable-receipt table")
+    assert page.evaluate("telemetry.agreed()")  # the page has kept the choice

@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from math import exp
 from typing import TYPE_CHECKING
 
+from deniable.registry import period
 from deniable_aggregator.answer import figures
 from deniable_server.pages.parts import chart, timeline
 from deniable_server.pages.parts.chart import Scale, Tick
-from deniable_server.pages.parts.timeline import CoursePicture, Hit, Mark
+from deniable_server.pages.parts.timeline import CoursePicture, Hit, Mark, TimeTick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from deniable_aggregator.answer.model.experiment import Look
-    from deniable_server.pages.parts.timeline import TimeTick
 
+_MOST_NAMES = 8  # below the picture; a telephone shows half of them
 _ROOM = 3  # times the last interval's length that the picture shows: early intervals may be very long
 
 
@@ -62,9 +63,20 @@ def picture(
         ticks=tuple(Tick(round(100 - tick.at, 2), _label(scale, tick, is_ratio=is_ratio)) for tick in scale.ticks),
         zero=scale.down(0.0),
         planned=tuple(scale.down(side) for side in (planned, -planned) if low < side < high) if planned else (),
-        names=timeline.time_ticks([look.last for look in looks], length),
+        names=_names([look.last for look in looks], length, middle),
         hits=tuple(Hit(round(x - pitch / 2, 2), round(pitch, 2), x, text) for x, text in zip(middle, texts, strict=True)),
         words=f"The difference as reports came in: {'; '.join((texts[0], texts[-1]) if len(texts) > 1 else texts)}.",
+    )
+
+
+def _names(periods: Sequence[str], length: str, middle: Sequence[float]) -> tuple[TimeTick, ...]:
+    """Name the last look and every so many before it: looks need not be periods that follow each other."""
+    every = -(-len(periods) // _MOST_NAMES)
+    places = [*range(len(periods) - 1, -1, -every)]
+    form = "%b" if length == "month" else "%d %b"
+    return tuple(
+        TimeTick(middle[at], f"{period.bounds(periods[at], length)[0]:{form}}".lstrip("0"), is_long=place % 2 == 1)
+        for place, at in enumerate(places)
     )
 
 

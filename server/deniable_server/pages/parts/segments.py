@@ -157,14 +157,10 @@ def _answers(measured: Measurement) -> dict[str, _Answer]:
     mean = number.geometric_mean
     name, label = ("geometric_mean", "Geometric mean") if mean else ("mean", "Mean")
     first = _Answer(label, mean.value, mean.interval) if mean else _Answer(label, number.mean, number.interval)
-    quantiles = {
-        quantile_name(each.share): _Answer(
-            "Median" if each.share == _HALF else f"{100 * each.share:g}% quantile", each.value, each.interval
-        )
-        for each in sorted(number.quantiles, key=lambda each: each.share != _HALF)
-        if each.resolved
-    }
-    return {name: first, **quantiles}
+    resolved = sorted((row for row in number.quantiles if row.resolved), key=lambda row: row.share != _HALF)
+    labels = ["Median" if row.share == _HALF else f"{100 * row.share:g}% quantile" for row in resolved]
+    named = zip(labels, resolved, strict=True)
+    return {name: first, **{quantile_name(row.share): _Answer(label, row.value, row.interval) for label, row in named}}
 
 
 def _scale(measured: Measurement, interval: tuple[float, float], listed: Sequence[Mapping[str, Any]]) -> Scale:

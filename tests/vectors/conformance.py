@@ -72,8 +72,8 @@ WIDER: dict[str, tuple[str, int, float, str]] = {
     "bins": ("number", 0, 2, 'range = [1, 9]\nunit = "s"\nestimate = "distribution"\nepsilon_permanent = 2'),
     "set.wide": ("set", 100, 3, ""),
     "set.pair": ("set", 2, 0.1, "joint = true"),
-    "capped_set.wide": ("set", 40, 0.5, "most = 3"),
-    "capped_set.1": ("set", 3, 3, "most = 1"),
+    "set.capped": ("set", 40, 0.5, "most = 3"),
+    "set.capped.1": ("set", 3, 3, "most = 1"),
     "unicode": ("categorical", 0, 1, 'values = ["\u00e9", "\U0001f9d3", "A"]\nother = "A"\nnone = "\u00e9"'),
 }
 """By id: type, number of values, epsilon, and what else the metric declares."""

@@ -208,7 +208,7 @@ test("where storage is refused nothing is recorded, and nothing falls back", asy
 test("what is not known here is refused at the start, by name", async () => {
   const telemetry = client();
   const { off } = telemetry.stats();
-  assert.deepEqual(Object.keys(off).sort(), ["capped_set", "cms", "cms_text", "coin", "dbitflip", "general_hadamard", "google_rappor", "hcms", "tree_hist"]);
+  assert.deepEqual(Object.keys(off).sort(), ["cms", "cms_text", "coin", "dbitflip", "general_hadamard", "google_rappor", "hcms", "tree_hist"]);
   assert.equal(off["coin"], 'the mechanism "coin" is not known here');
   assert.equal(await anything(telemetry, "coin", true), false);
   assert.deepEqual(telemetry.stats().dropped, { off: 1 });

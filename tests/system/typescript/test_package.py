@@ -55,7 +55,7 @@ def test_it_conforms(package, node, capsys):
     assert all(line.endswith(" passed, 0 failed, 0 refused") for line in printed[1:3])
     assert ", 0 failed, " in printed[3]
     kinds = {name.partition(".")[0] for name in printed[3].partition("refused: ")[2].split(", ")}
-    mechanisms = {"capped_set", "cms", "cms_text", "coin", "dbitflip", "general_hadamard", "google_rappor", "hcms", "tree_hist"}
+    mechanisms = {"cms", "cms_text", "coin", "dbitflip", "general_hadamard", "google_rappor", "hcms", "tree_hist"}
     assert kinds == mechanisms | {"restrict", "verify"}
 
 

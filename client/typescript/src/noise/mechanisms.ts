@@ -59,15 +59,21 @@ const unary: Draw = (oracle, at, chance) => {
   return [0, replaced(bits, at, chance.event(oracle.p["one"]!))];
 };
 
+/** Mark so many of n numbers, each set of them equally likely. */
+function drawn(n: number, size: number, chance: Source): Uint8Array {
+  const chosen = new Uint8Array(n);
+  for (let i = n - size; i < n; i++) {
+    const j = chance.below(i + 1);
+    chosen[chosen[j] ? i : j] = 1;
+  }
+  return chosen;
+}
+
 const subset: Draw = (oracle, at, chance) => {
   const { size: d } = oracle;
   const size = constant(oracle, "size");
   const truth = chance.event(oracle.p["keep"]!);
-  const chosen = new Uint8Array(d);
-  for (let i = d - 1 - (size - truth); i <= d - 2; i++) {
-    const j = chance.below(i + 1);
-    chosen[chosen[j] ? i : j] = 1;
-  }
+  const chosen = drawn(d - 1, size - truth, chance);
   const bits = new Uint8Array(d);
   for (let x = 0; x < d - 1; x++) bits[d - 1 - ((Number(at) + x + 1) % d)] = chosen[x]!;
   bits[d - 1 - Number(at)] = truth;
@@ -164,14 +170,51 @@ const numbers: Draw = (oracle, at, chance) => {
 const sampled: Draw = (oracle, at, chance) => {
   const row = chance.below(oracle.rows);
   const options = oracle.metric.values!.length;
-  let [first, gap] = [row, 1];
+  let group = Array.from({ length: constant(oracle, "size") || 0 }, (_, i) => (row + i) % options);
   if (oracle.metric.mechanism === "sampled_pair") {
-    first = 0;
-    for (gap = row + 1; gap >= options - first; first++) gap -= options - 1 - first;
+    let f = 0;
+    let before = 0;
+    while (before + options - 1 - f <= row) before += options - 1 - f++;
+    group = [f, f + 1 + row - before];
   }
-  let cell = 0;
-  for (let i = 0; 1 << i < oracle.width; i++) cell += Number((at >> BigInt((first + i * gap) % options)) & 1n) << i;
+  const cell = group.reduce((sum, option, i) => sum + (Number((at >> BigInt(option)) & 1n) << i), 0);
   return shiftedRow(oracle, row, cell, chance);
+};
+
+const padded: Draw = (oracle, at, chance) => {
+  const { width: m } = oracle;
+  const [size, most] = [constant(oracle, "size"), constant(oracle, "most")];
+  let ways = 1n;
+  for (let n = most + 1; n <= m; n++) ways *= BigInt(n);
+  let order = chance.belowBig(ways);
+  let own = Math.min(most, size);
+  for (let j = own - 1, coins = Array.from({ length: own }, (_, i) => chance.event(oracle.p[`own_${i}`]!)); j >= 0; j--) {
+    if (coins[j]) own = j;
+  }
+  const among = drawn(most, own, chance);
+  const others = drawn(m, size - own, chance);
+  // Which place each further option takes; from `most` on it has none.
+  const places = Array.from({ length: m }, (_, i) => {
+    if (i < most) return i;
+    const n = BigInt(i + 1);
+    const place = Number(order % n);
+    order /= n;
+    return Math.min(place, most);
+  });
+  const held = Array.from({ length: most + 1 }, (_, i) => m + i);
+  for (let option = 0, chosen = 0; option < m; option++) {
+    const has = Number((at >> BigInt(option)) & 1n);
+    held[has ? places[chosen]! : most] = option;
+    chosen += has;
+  }
+  const isHeld = new Uint8Array(m + most);
+  for (const place of held.slice(0, most)) isHeld[place] = 1;
+  const bits = new Uint8Array(m);
+  for (let place = 0, i = 0, j = 0; place < m + most; place++) {
+    const named = isHeld[place] ? among[i++]! : others[j++]!;
+    if (place < m) bits[m - 1 - place] = named;
+  }
+  return [0, bitsOf(bits.join(""))];
 };
 
 const DRAWS: { readonly [mechanism: string]: Draw } = {
@@ -192,6 +235,7 @@ const DRAWS: { readonly [mechanism: string]: Draw } = {
   window: numbers,
   sampled_options: sampled,
   sampled_pair: sampled,
+  padded_subset: padded,
 };
 
 const itself = (_: Oracle, __: number, at: bigint): bigint => at;

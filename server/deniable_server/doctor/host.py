@@ -64,7 +64,7 @@ def overcommit(
     seen = f"vm.overcommit_memory is {chosen}"
     if chosen == _ALWAYS:
         return Finding(name, "ok", seen)
-    # A kernel that guesses refuses what is plainly too much. The store takes up to twice its limit; `memory` warns if it has none.
+    # A kernel that guesses refuses what is plainly too much. The store takes up to twice its limit; `memory` warns of none.
     if chosen != _NEVER and 2 * most <= installed:
         limit = f", and maxmemory is at most half of this machine's {installed >> 20:,} MiB" if most else ""
         return Finding(name, "ok", f"{seen}{limit}")

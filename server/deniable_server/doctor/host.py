@@ -64,9 +64,10 @@ def overcommit(
     seen = f"vm.overcommit_memory is {chosen}"
     if chosen == _ALWAYS:
         return Finding(name, "ok", seen)
-    # A kernel that guesses refuses what is plainly too much, and the store takes up to twice its limit.
-    if chosen != _NEVER and 0 < 2 * most <= installed:
-        return Finding(name, "ok", f"{seen}, and maxmemory is at most half of this machine's {installed >> 20:,} MiB")
+    # A kernel that guesses refuses what is plainly too much. The store takes up to twice its limit; `memory` warns of none.
+    if chosen != _NEVER and 2 * most <= installed:
+        limit = f", and maxmemory is at most half of this machine's {installed >> 20:,} MiB" if most else ""
+        return Finding(name, "ok", f"{seen}{limit}")
     meaning = (
         "the store may fail to rewrite its file and to be copied, although there is memory: its disk fills, and no backup is made"
     )

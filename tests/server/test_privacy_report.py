@@ -550,7 +550,7 @@ def test_plan_and_report_say_what_readers_learn(shipped, report, capsys):
     assert "cart.size 0.06, " in line
     assert line.endswith(readers.CONDITION)
     text = squeezed(report)
-    assert squeezed("Readers of published sums, if the operator is trusted and reports are honest, learn epsilon") in text
+    assert squeezed("a year if operator and reports are honest") in text
 
 
 @pytest.mark.parametrize("share", [1.0, 0.999, 0.3, 0.01])

@@ -124,7 +124,7 @@ class Mechanism(Sealed, ABC):
 
     @property
     def telling(self) -> Fraction:
-        """At most, the total variation of two answers' reports times (ratio + 1) / (ratio - 1): how often a report tells them apart."""
+        """How often a report tells two answers apart, at most: their total variation times (ratio + 1) / (ratio - 1)."""
         return Fraction(1)
 
     @property

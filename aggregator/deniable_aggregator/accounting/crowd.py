@@ -202,8 +202,8 @@ class Crowd:
         masses[middle] += max(0.0, 1 - float(masses.sum()))
         masses *= self.sample
         masses[middle] += 1 - self.sample
-        places = np.flatnonzero(masses)
-        first, last = int(places[0]), int(places[-1]) + 1
+        likely = np.flatnonzero(masses)
+        first, last = int(likely[0]), int(likely[-1]) + 1
         values = (np.arange(first, last) - middle) * unit
         return Losses(values, masses[first:last], 0.0 if self.reports == 1 else _BEYOND, _ROUNDING)
 

@@ -58,6 +58,7 @@ class PaddedSubset(OfSets):
 
     most: int = 1
     size: int = 0
+    telling: Fraction = Fraction(1)  # the probability of a subset with places of just one of two answers, which may be apart
     meets: tuple[tuple[int, int], ...] = ()  # by own places: the weight of subsets, and of those with more, too
     _orders: int = 0  # ways to cut the longest answer
 
@@ -84,6 +85,7 @@ class PaddedSubset(OfSets):
             "yes": (Fraction(chosen, total), Fraction(other, total)),
             "both": (Fraction(none, total), Fraction(two, total), Fraction(two, total)),
             "size": size,
+            "telling": Fraction((true_weight + UNIT) * (comb(places - most, size) - comb(places - 2 * most, size)), total),
             "meets": tuple((each, sum(weights[own:])) for own, each in enumerate(weights)),
             "_orders": prod(range(most + 1, options + 1)),
         }

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,11 +45,6 @@ class KeyFile:
         except OSError as error:
             raise ConfigurationError(f"keys cannot be kept in {self.path}: {error.strerror}") from None
         return {app: stored[app] for app in apps}
-
-    def command(self, app: str, role: str) -> str:
-        """Return what has a shell read a key from the file, so that the key is in no history of commands."""
-        script = "import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]][sys.argv[3]])"
-        return f'"$(python3 -c {shlex.quote(script)} {shlex.quote(str(self.path.absolute()))} {shlex.quote(app)} {role})"'
 
     def _read(self) -> dict[str, dict[str, str]]:
         try:

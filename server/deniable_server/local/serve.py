@@ -68,8 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"Dashboard: {stack.url}/")
         for app, keys in drawn_keys.items():
             print(f"Read key:  {keys['read']}")
-            print(f"           export DENIABLE_URL={shlex.quote(stack.url)}")
-            print(f"           export DENIABLE_READ_KEY={file.command(app, 'read')}")
+            print(f"           export DENIABLE_URL={shlex.quote(stack.url)} DENIABLE_READ_KEY={shlex.quote(keys['read'])}")
             dsn = f"http://{keys['ingest']}@{_reached(stack.bind)}/{app}"
             print(f"DSN:       {dsn}")
             print(f"           export DENIABLE_DSN={shlex.quote(dsn)}")

@@ -310,14 +310,13 @@ def test_an_archive_is_told_and_kept(tmp_path):
 
 
 def test_what_is_exported_is_what_programs_read(trial, tmp_path):
-    """The lines to copy set the variables of the SDK and of `deniable query`. No secret key gets into a history of commands."""
+    """The lines to copy set the variables of the SDK and of `deniable query`."""
     with serving(trial, tmp_path / "data") as (dsn, key, url):
         lines = re.findall(r"^ +(export .*)$", (tmp_path / "output").read_text("utf-8"), re.MULTILINE)
         names = ["DENIABLE_URL", "DENIABLE_READ_KEY", "DENIABLE_DSN"]
         script = "; ".join([*lines, *(f"printenv {name}" for name in names)])
         read = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
         assert read.stdout.split() == [url, key, dsn]
-        assert not any(key in line for line in lines)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not end a killed process's children")

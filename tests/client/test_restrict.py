@@ -215,6 +215,7 @@ REFUSED = [
     ([('unit = "ms"', 'unit = "s"')], "wait: unit = 's': write ms; devices keep"),
     ([('scale = "log"\n', "")], "wait: scale = 'linear': write log; devices keep"),
     ([('estimate = "mean"', 'estimate = "distribution"')], "wait: estimate = 'distribution': write mean; devices keep"),
+    ([("joint = true\n", "most = 1\n")], "used: joint = 'False': write True; devices keep what the app has\n.*used: most = "),
     ([("joint = true\n", "")], "used: joint = 'False': write True; devices keep"),
     # What it costs, in either direction
     ([("epsilon = 1\n", "epsilon = 1.0001\n")], "theme: epsilon = '1.0001': write 1; devices keep"),

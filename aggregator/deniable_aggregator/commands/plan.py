@@ -296,7 +296,8 @@ def _too_few(rows: Sequence[Outlook]) -> Iterator[str]:
         if metric.epsilon_permanent is not None:
             why = f"epsilon may be {float(metric.epsilon_permanent):.4g} at most, which is its epsilon_permanent"
         elif few.share < 1:
-            why = f"each report is about 1 of {1 / few.share:.3g} options, so {few.about:,} are about each"
+            what = "pairs of options" if metric.joint else "options"
+            why = f"each report is about {100 * few.share:.3g}% of the {what} at most, so {few.about:,} are about each"
         enough = f"about {float(f'{few.needed:.3g}'):,.0f} reports are needed at epsilon {float(metric.epsilon):.4g}"
         name = f"{metric.id}: " if metric.id else ""
         words = f"{name}no epsilon is enough for +-{row.terms.within:g} with {row.reports:,} reports: {why}; {enough}."

@@ -75,7 +75,7 @@ class Terms:
 class Few:
     """Reports that are too few for a wanted error, whatever the epsilon."""
 
-    share: float  # how many of them are about what is estimated, such as one option of a set
+    share: float  # how many of them are about what is estimated, such as one option of a set, at most
     about: int  # so many are
     needed: int  # reports that would be enough, at the epsilon that the metric declares
 
@@ -158,13 +158,13 @@ class Outlook:
         if self.mechanism or self.terms.within is None or not self.reports:
             return None
         try:
-            how = precision(self.metric, mechanisms.of(self.metric), self.values)
+            how, best = (precision(each, mechanisms.of(each), self.values) for each in (self.metric, _largest(self.metric)))
         except ParameterError:
             return None
-        if how is None:
+        if how is None or best is None:
             return None
         needed = how.users(self.terms.within, self.terms.share, self.terms.level)
-        return Few(how.share_about, floor(self.reports * how.share_about), needed)
+        return Few(best.share_about, floor(self.reports * best.share_about), needed)
 
     @property
     def of(self) -> str:
@@ -292,10 +292,15 @@ def _ahead(
 
 def _with_enough(metric: Metric, terms: Terms, values: int, n: int) -> Metric | None:
     """Return a metric with the least epsilon that the wanted error needs; None if none is enough."""
-    most = Fraction(metric.epsilon_permanent or _MOST_EPSILON)
+    most = Fraction(_largest(metric).epsilon)
     steps = range(1, floor(most * EPSILON_STEPS) + 1)
     first = bisect_left(steps, x=True, key=lambda step: _reaches(_at(metric, step), terms, values, n))
     return _at(metric, steps[first]) if first < len(steps) else None
+
+
+def _largest(metric: Metric) -> Metric:
+    """Return a metric with the largest epsilon that it may have."""
+    return replace(metric, epsilon=metric.epsilon_permanent or str(_MOST_EPSILON))
 
 
 def _at(metric: Metric, step: int) -> Metric:

@@ -124,7 +124,7 @@ class Mechanism(Sealed, ABC):
 
     @property
     def telling(self) -> Fraction:
-        """How often a report tells two answers apart, at most: their total variation times (ratio + 1) / (ratio - 1)."""
+        """How often a report tells two answers apart, at most. It is their total variation times (ratio + 1) / (ratio - 1)."""
         return Fraction(1)
 
     @property

@@ -235,7 +235,7 @@ def test_users_of_a_cell(run, declared):
 
 
 def test_why_no_epsilon_is_enough(run, tmp_path):
-    """A report of a set is about some options, chance alone is too much, or the permanent epsilon bounds it; and what is needed."""
+    """A report is about some options, chance is too much, or the permanent epsilon bounds it, and what is needed."""
     path = tmp_path / "metrics.toml"
     many = metric_toml("many", type="set", values=list("abcdefghi"), epsilon=2.0)
     stays = metric_toml("stays", epsilon=1.0, epsilon_permanent=1.5)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FINEST = 1e-4  # nats, of its grid
 _POINTS = 1 << 23
-_STEPS, _COARSEST = 100, 1e-2  # of the grid of noise: steps in the ratio of sensitivity and scale, and nats
+_STEPS, _COARSEST = 1000, 2e-3  # of the grid of noise: steps in the ratio of sensitivity and scale, and nats
 
 
 def epsilon(

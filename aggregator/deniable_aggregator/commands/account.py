@@ -55,7 +55,7 @@ def account(parser: argparse.ArgumentParser) -> Callable[[Namespace], int]:
     parser.add_argument("--json", action="store_true", help="one JSON object")
     noise.add(parser)
     defaults = vars(parser.parse_args([]))
-    return lambda arguments: _noise(arguments, defaults) if noise.wanted(arguments) else _account(arguments)
+    return lambda arguments: _noise(arguments, defaults) if noise.is_noise(arguments) else _account(arguments)
 
 
 def _noise(arguments: Namespace, defaults: Mapping[str, Any]) -> int:

@@ -36,7 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--csv", metavar="FILE", help="write the curves: divergence by order, and epsilon by queries and method")
 
 
-def wanted(arguments: Namespace) -> bool:
+def is_noise(arguments: Namespace) -> bool:
     """Return whether the question is one of noise; raise `ConfigurationError` if an option of noise stands without it."""
     if arguments.gaussian is not None or arguments.laplace is not None:
         return True
@@ -61,7 +61,7 @@ def answer(
     best, simple = (
         renyi.search(noise.divergence, delta, textbook=textbook)[1] if order is None else order for textbook in (False, True)
     )
-    written = {
+    fields = {
         "noise": noise.name.lower(),
         noise.parameter: noise.scale,
         "sensitivity": noise.sensitivity,
@@ -79,11 +79,11 @@ def answer(
     if arguments.check:
         from deniable_aggregator.accounting import library
 
-        written["dp_accounting"] = library.of_noise(noise, delta)
+        fields["dp_accounting"] = library.of_noise(noise, delta)
     if arguments.json:
-        print(json.dumps(written))
+        print(json.dumps(fields))
     else:
-        print("\n".join(_lines(noise, written)))
+        print("\n".join(_lines(noise, fields)))
     if draw or arguments.csv:
         curves = Curves.of(noise, delta, places, order)
         if arguments.csv:
@@ -129,42 +129,42 @@ def _order(text: str | None) -> float | None:
     except ValueError:
         order = 0.0
     if not 1 < order < float("inf"):
-        meant = f"; did you mean {_SEARCH}?" if nearest(text, [_SEARCH]) else f", or {_SEARCH}"
-        raise ConfigurationError(f"--alpha = {text!r}: write an order above 1, such as 8{meant}")
+        hint = f"; did you mean {_SEARCH}?" if nearest(text, [_SEARCH]) else f", or {_SEARCH}"
+        raise ConfigurationError(f"--alpha = {text!r}: write an order above 1, such as 8{hint}")
     return order
 
 
-def _lines(noise: Noise, written: Mapping[str, Any]) -> Iterator[str]:
+def _lines(noise: Noise, fields: Mapping[str, Any]) -> Iterator[str]:
     from deniable.messages.plural import plural
     from deniable_aggregator.accounting.account import METHODS
     from deniable_aggregator.accounting.statement import number
 
-    delta, basic, loss = written["delta"], written["epsilon"]["basic"], written["renyi"]
-    simple = written["textbook"]["alpha"]
+    delta, basic, loss = fields["delta"], fields["epsilon"]["basic"], fields["renyi"]
+    simple = fields["textbook"]["alpha"]
     yield (
         f"{noise.name} noise, {noise.parameter} {noise.scale:g}, sensitivity {noise.sensitivity:g}, "
         f"{plural(noise.queries, 'query')}, delta {delta:g}"
     )
     yield ""
     yield f"rho of a query, and of all: {number(noise.rho_each)}, {number(noise.rho)}"
-    found = " (the best one)" if loss["searched"] else ""
-    yield f"Renyi divergence of all at alpha {loss['alpha']:.6g}{found}: {number(loss['divergence'])}"
+    mark = " (the best one)" if loss["searched"] else ""
+    yield f"Renyi divergence of all at alpha {loss['alpha']:.6g}{mark}: {number(loss['divergence'])}"
     yield ""
     yield "epsilon of all queries"
-    for key, total in written["epsilon"].items():
+    for key, total in fields["epsilon"].items():
         name = f"exact, for this noise ({noise.source})" if key == "exact" else METHODS[key].name
         yield f"{name:74}{number(total):>12}{' (x)' if total > basic else ''}"
-        if key in written["textbook"]:
+        if key in fields["textbook"]:
             formula = (
                 "rho + 2 sqrt(rho ln(1/delta))" if key == "zcdp" else f"divergence + ln(1/delta)/(alpha - 1) at {simple:.6g}"
             )
-            yield f"{f'  as textbooks convert it: {formula}':74}{number(written['textbook'][key]):>12}"
-    if any(total > basic for total in written["epsilon"].values()):
+            yield f"{f'  as textbooks convert it: {formula}':74}{number(fields['textbook'][key]):>12}"
+    if any(total > basic for total in fields["epsilon"].values()):
         yield "(x) more than the plain sum, so of no use here"
     yield ""
-    if "dp_accounting" in written:
-        yield f"dp-accounting: {written['dp_accounting']:.6g}; ours is {written['epsilon']['exact']:.6g}."
-    exact = f"epsilon {number(written['epsilon']['exact'])} with delta {delta:g}"
+    if "dp_accounting" in fields:
+        yield f"dp-accounting: {fields['dp_accounting']:.6g}; ours is {fields['epsilon']['exact']:.6g}."
+    exact = f"epsilon {number(fields['epsilon']['exact'])} with delta {delta:g}"
     pure = f"Quote: epsilon {number(basic)}, which needs no delta. Beside it: "
     yield f"{pure if noise.pure else 'Quote: '}{exact}, exact, and the sensitivity it is for."
     yield "Holds between any two data sets whose answers differ by at most the sensitivity, if each answer has noise of its own."

@@ -135,8 +135,8 @@ class Gaussian(Noise):
         """Return the total of the advanced composition theorem. Half of the delta is divided among the queries."""
         if delta < 2 * checks.LEAST_DELTA:
             raise ParameterError(f"delta: write at least {2 * checks.LEAST_DELTA:g}; advanced composition halves it", delta)
-        each = self.times(1)._least(delta / (2 * self.queries))  # noqa: SLF001 - of the same class
-        return sums.advanced([_spend(each, self.queries)], delta / 2)
+        epsilon = self.times(1)._least(delta / (2 * self.queries))  # noqa: SLF001 - of the same class
+        return sums.advanced([_spend(epsilon, self.queries)], delta / 2)
 
     def exact(self, delta: float) -> float:
         """Return the least total: that of one query with a noise smaller by the root of the number of queries."""

@@ -312,7 +312,7 @@ def test_a_picture_that_cannot_be_drawn(run, tmp_path, monkeypatch):
 )
 def test_numbers_are_written_rounded_up(epsilon, written):
     """What is printed is no smaller than what was computed."""
-    assert words._number(epsilon) == written
+    assert words.number(epsilon) == written
 
 
 def test_the_page_shows_what_is_printed(run):

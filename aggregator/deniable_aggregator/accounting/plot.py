@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from deniable_aggregator.process.plotting import INK, LINE, SOFT, STYLE, save, separated
+from deniable_aggregator.process.plotting import INK, SOFT, STYLE, label, logarithmic, save
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable_aggregator.accounting.statement import Statement
 
-_CURVES = {
+CURVES = {
     "advanced": ("advanced composition", "#b4530a"),
     "basic": ("plain sum", INK),
     "zcdp": ("zCDP", "#8a6d3b"),
@@ -24,8 +23,7 @@ _CURVES = {
     "optimal": ("exact, any mechanisms", "#0f766e"),
     "exact": ("exact, these mechanisms", "#2563eb"),
 }
-_WHOLE = 1000.0  # totals from here on are written without decimals
-_GAP = 0.055  # between labels, as a share of the axis
+"""By key of `METHODS`: the name and the color of its line."""
 
 
 def draw(
@@ -41,7 +39,7 @@ def draw(
         figure = Figure(figsize=(8.4, 4.6), layout="constrained")
         panel = figure.subplots()
         labels = []
-        for key, (name, color) in _CURVES.items():
+        for key, (name, color) in CURVES.items():
             if key in last.totals:
                 totals = [statement.accounts[0].totals[key] for _, statement in places]
                 panel.plot(
@@ -54,19 +52,8 @@ def draw(
         for name, totals in levels:
             panel.plot(counts, totals, color=SOFT, linewidth=1.5, linestyle="--", drawstyle="steps-post")
             labels.append((totals[-1], name, SOFT))
-        panel.set(xscale="log", yscale="log", xlim=(counts[0], max(counts[-1], counts[0] + 1)), xlabel=axis)
-        panel.set_ylabel("epsilon in all")
-        for side in (panel.xaxis, panel.yaxis):
-            side.set_major_formatter(FuncFormatter(lambda number, _: f"{number:,.6g}"))
-            side.set_minor_formatter(NullFormatter())
-        panel.grid(axis="y", color=LINE, linewidth=0.8)
-        panel.set_axisbelow(True)
-        places_of = panel.transAxes.inverted()
-        heights = [float(places_of.transform(panel.transData.transform((counts[-1], total)))[1]) for total, _, _ in labels]
-        for height, (total, name, color) in zip(separated(heights, _GAP), labels, strict=True):
-            text = f"{name}: {total:,.0f}" if total >= _WHOLE else f"{name}: {total:.4g}"
-            panel.annotate(
-                text, (1, height), (8, 0), "axes fraction", "offset points", color=color, va="center", annotation_clip=False
-            )
+        logarithmic(panel)
+        panel.set(xlim=(counts[0], max(counts[-1], counts[0] + 1)), xlabel=axis, ylabel="epsilon in all")
+        label(panel, labels)
         figure.suptitle(f"What all reports of a device tell together, for a delta of {last.delta:g}", weight="bold", size=12)
         save(figure, path)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from deniable.errors import ParameterError
 from deniable_aggregator import checks
 
 if TYPE_CHECKING:
@@ -60,24 +61,58 @@ def epsilon(
     delta: float,  # a probability
 ) -> float:
     """Return an epsilon at which a mechanism with this curve is (epsilon, delta)-private, in nats."""
-    # C. L. Canonne and others: The discrete Gaussian for differential privacy. NeurIPS 2020, proposition 12.
-    # B. Balle and others: Hypothesis testing interpretations and Renyi differential privacy. AISTATS 2020, theorem 21.
-    log_delta = log(checks.delta(delta))
-    return _least(lambda a: loss(a) + np.log1p(-1 / a) - (log_delta + np.log(a)) / (a - 1))
+    return search(loss, delta)[0]
 
 
-def _least(bound: Curve) -> float:
-    return max(0.0, _lowest(bound) * _UP)
-
-
-def _lowest(bound: Curve) -> float:
-    """Return the least value found of a bound. Every value is valid, so an order that is not tried only makes it less tight."""
+def search(
+    loss: Curve,  # maps orders above 1 to nats
+    delta: float,  # a probability
+    *,
+    textbook: bool = False,  # whether to convert as textbooks do
+) -> tuple[float, float]:
+    """Return the least epsilon that was found, in nats, and its order."""
+    # Every order is valid, so one that is not tried only makes the bound less tight.
     low, high = _LEAST, _MOST
-    least = np.inf
+    least, order = np.inf, 2.0
     for _ in range(_ZOOMS):
         places = np.linspace(low, high, _POINTS)
-        values = bound(1 + np.exp(places))
+        orders = 1 + np.exp(places)
+        values = _converted(loss, orders, delta, textbook=textbook)
         best = int(np.argmin(values))
-        least = min(least, float(values[best]))
+        if values[best] < least:
+            least, order = float(values[best]), float(orders[best])
         low, high = places[max(best - 1, 0)], places[min(best + 1, _POINTS - 1)]
-    return float(least)
+    return max(0.0, least * _UP), order
+
+
+def epsilon_at(
+    loss: Curve,  # maps orders above 1 to nats
+    order: float,  # above 1
+    delta: float,  # a probability
+    *,
+    textbook: bool = False,  # whether to convert as textbooks do
+) -> float:
+    """Return the epsilon of one order, in nats."""
+    return max(0.0, float(_converted(loss, _single(order), delta, textbook=textbook)[0]) * _UP)
+
+
+def divergence_at(
+    loss: Curve,  # maps orders above 1 to nats
+    order: float,  # above 1
+) -> float:
+    """Return the divergence of one order, in nats, rounded up."""
+    return float(loss(_single(order))[0]) * _UP
+
+
+def _single(order: float) -> Orders:
+    if not 1 < order < np.inf:
+        raise ParameterError("alpha: write an order above 1", order)
+    return np.array([order], np.float64)
+
+
+def _converted(loss: Curve, orders: Orders, delta: float, *, textbook: bool) -> Orders:
+    # I. Mironov: Renyi differential privacy. CSF 2017, proposition 3 (the conversion of textbooks).
+    # C. L. Canonne and others: The discrete Gaussian for differential privacy. NeurIPS 2020, proposition 12.
+    # B. Balle and others: Hypothesis testing interpretations and Renyi differential privacy. AISTATS 2020, theorem 21.
+    simple = loss(orders) - log(checks.delta(delta)) / (orders - 1)
+    return simple if textbook else simple + np.log1p(-1 / orders) - np.log(orders) / (orders - 1)

@@ -62,7 +62,7 @@ class Statement:
         yield from self._table(keys)
         yield from self._quote()
         yield from self._conditions(keys)
-        yield from self.readers.lines(_number)
+        yield from self.readers.lines(number)
 
     def _uses(self, plan: Plan) -> Iterator[str]:
         yield (
@@ -77,8 +77,8 @@ class Statement:
             what = (
                 f"{spend.count:,} {'kept responses' if use.permanent and use.occasions > 1 else 'reports'} at {spend.epsilon:.6g}"
             )
-            reserved = (_number(use.reserved_month), _number(use.reserved_lifetime) if isfinite(use.reserved_lifetime) else "-")
-            columns = (f"{use.occasions:,}", what, _number(spend.count * spend.epsilon))
+            reserved = (number(use.reserved_month), number(use.reserved_lifetime) if isfinite(use.reserved_lifetime) else "-")
+            columns = (f"{use.occasions:,}", what, number(spend.count * spend.epsilon))
             rows.append((use.metric.id, use.mechanism.name, *columns, *reserved))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
@@ -101,19 +101,19 @@ class Statement:
     def _quote(self) -> Iterator[str]:
         first = self.accounts[0]
         pure = self.capped(first.basic)
-        yield f"Quote: epsilon {_number(pure)}, which needs no delta{' (the budget stops there)' if pure < first.basic else ''}."
+        yield f"Quote: epsilon {number(pure)}, which needs no delta{' (the budget stops there)' if pure < first.basic else ''}."
         for own in self.accounts:
             best = self.capped(own.epsilon)
             if best < pure:
                 source = METHODS[own.quoted]
                 worth = "" if own.worth_a_delta else " It takes off little: the first figure alone will do."
-                yield f"Beside it: epsilon {_number(best)} with delta {own.delta:g}: {source.name} ({source.source}).{worth}"
+                yield f"Beside it: epsilon {number(best)} with delta {own.delta:g}: {source.name} ({source.source}).{worth}"
             else:
                 yield f"A delta of {own.delta:g} takes nothing off that: say the plain sum, which promises more."
         for joint in self.theirs:
             total, best = self.capped(joint.basic, self.devices), self.capped(joint.epsilon, self.devices)
-            of_it = f" With delta {joint.delta:g}: {_number(best)}." if best < total else ""
-            yield f"All {self.devices} devices of a person or a household: epsilon {_number(total)}.{of_it}"
+            of_it = f" With delta {joint.delta:g}: {number(best)}." if best < total else ""
+            yield f"All {self.devices} devices of a person or a household: epsilon {number(total)}.{of_it}"
 
     def _conditions(self, keys: Sequence[str]) -> Iterator[str]:
         yield "Holds between any two histories of answers, for an observer of all reports, if each has noise of its own."
@@ -136,7 +136,7 @@ class Statement:
             ("ever", plan.reserved_lifetime, budget.lifetime),
         ):
             if bound is not None:
-                yield f"Budget: {_number(bound)} {what}, and {_number(reserved)} are reserved for these metrics."
+                yield f"Budget: {number(bound)} {what}, and {number(reserved)} are reserved for these metrics."
         if not plan.fits:
             yield "It does not fit: lint refuses such a registry, and in apps the last metrics are off."
         yield "A new month makes room again. It takes nothing back: the total is over the whole time."
@@ -224,10 +224,10 @@ def _use(use: Use) -> dict[str, Any]:
 
 def _cell(account: Account, key: str) -> str:
     total = account.totals[key]
-    return _number(total) + (" (x)" if total > account.basic else "")
+    return number(total) + (" (x)" if total > account.basic else "")
 
 
-def _number(epsilon: float) -> str:
+def number(epsilon: float) -> str:
     """Write an epsilon with five digits, rounded up. Less than a billionth is written as 0."""
     rounded = _CEILING.plus(_NEAREST.plus(Decimal(epsilon)))
     return f"{rounded.normalize():,f}"

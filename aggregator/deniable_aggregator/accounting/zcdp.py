@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import fsum, tanh
+from math import fsum, log, sqrt, tanh
 from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError
@@ -64,6 +64,15 @@ def epsilon(
     """Return the epsilon at which rho is (epsilon, delta)-private, in nats, by the tighter conversion."""
     # C. L. Canonne and others: The discrete Gaussian for differential privacy. NeurIPS 2020, corollary 13.
     return _sharp(checks.nonnegative("rho", rho), delta)
+
+
+def textbook(
+    rho: float,  # at least 0, as `compose` returns it
+    delta: float,  # a probability
+) -> float:
+    """Return the epsilon by the conversion that textbooks print, in nats: rho + 2 sqrt(rho ln(1 / delta)). `epsilon` is less."""
+    # M. Bun, T. Steinke: Concentrated differential privacy. TCC 2016, proposition 1.3.
+    return (checks.nonnegative("rho", rho) + 2 * sqrt(-rho * log(checks.delta(delta)))) * _UP
 
 
 def _sharp(rho: float, delta: float) -> float:

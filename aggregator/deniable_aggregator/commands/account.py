@@ -7,16 +7,17 @@ import sys
 from argparse import Namespace
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.registry.published import newest
+from deniable_aggregator.commands import noise
 from deniable_aggregator.commands.options import drawing
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from deniable_aggregator.accounting.crowd import Crowd
     from deniable_aggregator.accounting.plan import Plan
@@ -29,7 +30,7 @@ _MONTH = 31  # days of a plot that is for no stated time
 
 
 def account(parser: argparse.ArgumentParser) -> Callable[[Namespace], int]:
-    """``deniable account [--registry FILE] [--metric ID...] [--days D]``, or ``deniable account --epsilon E --reports K``."""
+    """``deniable account [--registry FILE] [--metric ID...] [--days D]``, or with ``--epsilon E``, or with ``--gaussian S``."""
     # Exit status: 0 done, 1 if the budget does not allow all of it, 2 for wrong usage or a registry that cannot be read.
     parser.add_argument("--registry", metavar="FILE", help="default: metrics.toml, unless there is --epsilon")
     parser.add_argument("--metric", nargs="+", default=[], metavar="ID", help="of the registry (default: all)")
@@ -52,7 +53,13 @@ def account(parser: argparse.ArgumentParser) -> Callable[[Namespace], int]:
     parser.add_argument("--check", action="store_true", help="compare with dp-accounting")
     parser.add_argument("--plot", metavar="FILE", help="plot totals by reports or days: .svg, .png or .pdf")
     parser.add_argument("--json", action="store_true", help="one JSON object")
-    return _account
+    noise.add(parser)
+    defaults = vars(parser.parse_args([]))
+    return lambda arguments: _noise(arguments, defaults) if noise.is_noise(arguments) else _account(arguments)
+
+
+def _noise(arguments: Namespace, defaults: Mapping[str, Any]) -> int:
+    return noise.answer(arguments, defaults, _places(arguments.queries or 1))
 
 
 def _account(arguments: Namespace) -> int:

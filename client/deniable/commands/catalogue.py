@@ -23,7 +23,11 @@ CATALOGUE: dict[str, CommandInfo] = {
     "account": CommandInfo(
         "add up what all reports of a device tell, and which sum to quote",
         "aggregator",
-        ("deniable account --registry metrics.toml --days 365", "deniable account --epsilon 1 --reports 30"),
+        (
+            "deniable account --registry metrics.toml --days 365",
+            "deniable account --epsilon 1 --reports 30",
+            "deniable account --gaussian 10 --sensitivity 1 --queries 100 --delta 1e-5",
+        ),
     ),
     "attack": CommandInfo(
         "guess the answers of people from what is known, in a simulation",

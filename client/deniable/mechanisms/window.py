@@ -27,7 +27,8 @@ _TILTS = 16
 
 
 def for_mean(epsilon: float | str | Fraction) -> dict[str, int]:
-    """Return the options with which means are nearly as exact as with any mechanism: round(0.8 e^(epsilon / 3)) blocks of 16."""
+    """Return the options for means: round(0.8 e^(epsilon / 3)) blocks of 16."""
+    # At epsilon 2 to 6 the worst-case variance is 8 to 10% above the optimum. No other option that we tried is better by 1%.
     return {"blocks": max(1, (8 * weight(exact(epsilon) / 3) + 5 * UNIT) // (10 * UNIT)), "length": _LENGTH}
 
 

@@ -570,7 +570,8 @@ def test_two_periods_in_words(filled):
     assert "<summary>2 values without a difference beyond chance</summary>" in html
     _, html = compared(filled, "wait")
     assert re.match(
-        r"The (mean|median) rose from the week of .* to the week of .*: \d+\u202fms before, \d+\u202fms after, by .*\u202fms\. "
+        r"The (mean|median) rose from the week of .* to the week of .*: [\d.]+\u202fms before, "
+        r"[\d.]+\u202fms after, by .*\u202fms\. "
         r"The (median|mean) rose by \d+ to \d+\u202fms\.",
         headline(html),
     )
@@ -653,24 +654,35 @@ def test_a_comparison_as_a_file(filled):
     assert filled.http.get("/m/used/compare.csv?a=platform%3Dlinux&b=platform%3Dbeos").status_code == 403
 
 
-@pytest.mark.parametrize("id_", ["used", "theme", "wait"])
-def test_each_side_has_the_interval_of_its_own_page(filled, id_):
-    """Of shares, of the mean and of the median; and the chance for all values together agrees with the verdict."""
-    periods = [span["last"] for span in filled.get(f"/api/v1/metrics/{id_}").get_json()["periods"]][-2:]
-    body = ask(filled, f"{id_}/compare?a={periods[0]}&b={periods[1]}")
+@pytest.mark.parametrize("id_", ["used", "theme"])
+def test_each_side_has_the_pointwise_interval_of_its_period(filled, id_):
+    """That of the series; and the p-value for all values together agrees with the verdict."""
+    series = ask(filled, f"{id_}/series")
+    names = [each["period"] for each in series["periods"] if each["closed"]][-2:]
+    body = ask(filled, f"{id_}/compare?a={names[0]}&b={names[1]}")
     check("Comparison", body)
-    sides = [filled.get(f"/api/v1/metrics/{id_}?period={period}").get_json() for period in periods]
+    places = [[each["period"] for each in series["periods"]].index(name) for name in names]
     for row in body["differences"]:
         assert row["differs"] == (row["p_holm"] <= 0.05)
-        assert row["p_holm"] >= row["p_value"]
-        for side, name in zip(sides, ("first", "second"), strict=True):
-            if number := side["number"]:
-                means = [number["mean"], number["interval"]]
-                median = next(([each["value"], each["interval"]] for each in number["quantiles"] if each["share"] == 0.5), None)
-                own = median if row["label"] == "median" else means
-            else:
-                own = next([one["frequency"], one["interval"]] for one in side["estimates"] if one["value"] == row["value"])
-            assert [row[name], *row[f"{name}_interval"]] == pytest.approx([own[0], *own[1]])
+        assert row["p_holm"] >= row["p_value"] * (1 - 1e-9)
+        for line in series["lines"]:
+            if line["value"] == row["value"]:
+                own = [line["points"][place]["interval"] for place in places]
+                assert row["first_interval"] == pytest.approx(own[0])
+                assert row["second_interval"] == pytest.approx(own[1])
+
+
+def test_each_side_of_a_number_has_its_intervals(filled):
+    """Of the mean and of the median: those of the number's own page."""
+    last = [span["last"] for span in filled.get("/api/v1/metrics/wait").get_json()["periods"]][-2:]
+    body = ask(filled, f"wait/compare?a={last[0]}&b={last[1]}")
+    numbers = [filled.get(f"/api/v1/metrics/wait?period={name}").get_json()["number"] for name in last]
+    mean, median = body["differences"]
+    for number, name in zip(numbers, ("first", "second"), strict=True):
+        assert mean[f"{name}_interval"] == pytest.approx(number["interval"])
+        half = next(each for each in number["quantiles"] if each["share"] == 0.5)
+        assert median[f"{name}_interval"] == pytest.approx(half["interval"])
+        assert half["interval"][0] <= median[name] <= half["interval"][1]
 
 
 def test_what_does_not_differ_stands_below_and_both_sides_are_drawn(filled):

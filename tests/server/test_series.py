@@ -463,7 +463,7 @@ def test_two_segments_in_words(filled):
     assert text, headline(html)
     answer = [100 * each for each in (yes["second"], yes["first"], *yes["simultaneous"])]
     assert [float(each) for each in text.groups()] == pytest.approx(answer, abs=0.6)
-    assert "more in the second" in html
+    assert re.search(r'<td class="words"><b>more</b><br>(1 in \d+|under 1 in 10,000)</td>', html)
     _, turned = compared(filled, "used", "?b=platform%3Dlinux&a=platform%3Dmacos")
     assert "“yes” is less frequent with platform linux than with platform macos" in headline(turned)
 
@@ -567,10 +567,11 @@ def test_two_periods_in_words(filled):
     _, html = compared(filled, "used", f"?a={day(10)}&b={day(9)}&level=0.99")
     assert "No difference beyond chance between " in headline(html)
     assert "99% interval" in html
-    assert html.count("no difference beyond chance") == 2
+    assert "<summary>2 values without a difference beyond chance</summary>" in html
     _, html = compared(filled, "wait")
     assert re.match(
-        r"The (mean|median) rose from the week of .* to the week of .*: \d+\u202fms before, \d+\u202fms after, by .*\u202fms\. "
+        r"The (mean|median) rose from the week of .* to the week of .*: [\d.]+\u202fms before, "
+        r"[\d.]+\u202fms after, by .*\u202fms\. "
         r"The (median|mean) rose by \d+ to \d+\u202fms\.",
         headline(html),
     )
@@ -620,6 +621,8 @@ def test_what_a_segment_is_compared_with(cell, others):
 def test_the_form_offers_what_can_be_compared(filled):
     """What it sends, unchanged, is answered."""
     _, html = compared(filled, "used")
+    link = re.search(r'<a href="/m/used/compare(.*?)">segments</a>', html)[1]
+    _, html = compared(filled, "used", unescape(link))
     form = re.search(r'aria-label="Compare two segments">(.*?)</form>', html, re.DOTALL)[1]
     a, b = (
         re.findall(r'<option value="(.*?)"', part) for part in re.findall(r'<select name="[ab]">(.*?)</select>', form, re.DOTALL)
@@ -642,8 +645,56 @@ def test_a_comparison_as_a_file(filled):
     for row, value in zip(rows, body["differences"], strict=True):
         assert float(row["difference"]) == value["difference"]
         assert [float(row["diff_low_all"]), float(row["diff_high_all"])] == value["simultaneous"]
+        assert [float(row[name]) for name in ("a_low", "a_high", "b_low", "b_high", "p_holm")] == [
+            *value["first_interval"],
+            *value["second_interval"],
+            value["p_holm"],
+        ]
         assert (int(row["a_n"]), row["b"]) == (body["a"]["n"], "platform=macos")
     assert filled.http.get("/m/used/compare.csv?a=platform%3Dlinux&b=platform%3Dbeos").status_code == 403
+
+
+@pytest.mark.parametrize("id_", ["used", "theme"])
+def test_each_side_has_the_pointwise_interval_of_its_period(filled, id_):
+    """That of the series; and the p-value for all values together agrees with the verdict."""
+    series = ask(filled, f"{id_}/series")
+    names = [each["period"] for each in series["periods"] if each["closed"]][-2:]
+    body = ask(filled, f"{id_}/compare?a={names[0]}&b={names[1]}")
+    check("Comparison", body)
+    places = [[each["period"] for each in series["periods"]].index(name) for name in names]
+    for row in body["differences"]:
+        assert row["differs"] == (row["p_holm"] <= 0.05)
+        assert row["p_holm"] >= row["p_value"] * (1 - 1e-9)
+        for line in series["lines"]:
+            if line["value"] == row["value"]:
+                own = [line["points"][place]["interval"] for place in places]
+                assert row["first_interval"] == pytest.approx(own[0])
+                assert row["second_interval"] == pytest.approx(own[1])
+
+
+def test_each_side_of_a_number_has_its_intervals(filled):
+    """Of the mean and of the median: those of the number's own page."""
+    last = [span["last"] for span in filled.get("/api/v1/metrics/wait").get_json()["periods"]][-2:]
+    body = ask(filled, f"wait/compare?a={last[0]}&b={last[1]}")
+    numbers = [filled.get(f"/api/v1/metrics/wait?period={name}").get_json()["number"] for name in last]
+    mean, median = body["differences"]
+    for number, name in zip(numbers, ("first", "second"), strict=True):
+        assert mean[f"{name}_interval"] == pytest.approx(number["interval"])
+        half = next(each for each in number["quantiles"] if each["share"] == 0.5)
+        assert median[f"{name}_interval"] == pytest.approx(half["interval"])
+        assert half["interval"][0] <= median[name] <= half["interval"][1]
+
+
+def test_what_does_not_differ_stands_below_and_both_sides_are_drawn(filled):
+    """Each row has a mark of either side, with its interval, and says how often chance alone brings such a difference."""
+    _, html = compared(filled, "used", "?a=platform%3Dlinux&b=platform%3Dmacos")
+    rows = re.findall(r"<tr>\n<th scope=\"row\">.*?</tr>", html, re.DOTALL)
+    assert len(rows) == 2
+    for row in rows:
+        assert [row.count(mark) for mark in ("<circle", 'class="about second"', 'class="thick"')] == [1, 1, 3]
+    assert "without a difference beyond chance" not in html
+    body = ask(filled, "used/compare?a=platform=linux&b=platform=macos")
+    assert figures.chance(body["differences"][0]["p_holm"]) in rows[0]
 
 
 def test_a_segment_of_which_nothing_is_published_keeps_the_form(serve):

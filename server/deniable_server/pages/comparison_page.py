@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from math import exp
+from math import exp, isnan
 from typing import TYPE_CHECKING, NamedTuple
 
+from deniable.messages.plural import plural
 from deniable.registry import period
 from deniable_aggregator.answer import figures
-from deniable_aggregator.answer.difference.sentence import estimate, is_of_shares, measure_of, name_of, sides_in_words
+from deniable_aggregator.answer.difference.sentence import is_of_shares, measure_of, name_of, sides_in_words
 from deniable_aggregator.answer.figures import distance
 from deniable_aggregator.answer.over_time.changes import COMPARED
 from deniable_aggregator.answer.over_time.looks import arm_comparisons, arm_pairs
@@ -27,11 +28,19 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.question.side import Side
     from deniable_aggregator.answer.select import Published
 
-_NONE = "no difference beyond chance"
 _MOST_TOGETHER = {"hour": 168, "day": 28, "week": 8, "month": 3}
 """How many periods are compared together with as many before."""
+_MIDDLE = 50.0  # where no difference is
 _MOST_PAIRS = 3  # that are offered where two sides cannot be compared
 _MOST_OFFERED, _MOST_LONGER = 31, 24  # periods to choose from, and longer times of each length; the address may have others
+
+
+class SideEstimate(NamedTuple):
+    """What is estimated of one side."""
+
+    estimate: str
+    at: float  # place of the estimate
+    interval: tuple[float, float]  # places of the ends of its interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +48,14 @@ class DifferenceRow:
     """A value, or the mean."""
 
     label: str  # its name
-    # first, second: the estimates, as text
-    first: str
-    second: str
+    # first, second: the two sides
+    first: SideEstimate
+    second: SideEstimate
     # difference, between: their difference and its interval that holds together with those of all other values, as text
     difference: str
     between: str
-    verdict: str  # whether they differ, in words
-    differs: bool  # the same
+    verdict: str  # in which direction they differ; empty if they do not differ beyond chance
+    chance: str  # how often chance alone brings so large a difference of any value, in words
     # at, interval, simultaneous: places of the difference and of the ends of its two intervals; no difference is in the middle
     at: float
     interval: tuple[float, float]
@@ -58,8 +67,13 @@ class ComparisonView:
     """A comparison on a page."""
 
     sentence: str  # what differs most, if anything differs beyond chance
+    summary: str  # how many values differ, and what a test of all of them finds; empty if there is one value
     names: tuple[str, str]  # the two sides, as text
     rows: tuple[DifferenceRow, ...]  # one for each value; none if the sides cannot be compared
+    # differing, alike: the rows in which the sides differ beyond chance, and the others, the largest difference first
+    differing: tuple[DifferenceRow, ...]
+    alike: tuple[DifferenceRow, ...]
+    scale: Scale  # of the estimates of both sides
     ends: tuple[str, str]  # what the left and the right end of the picture stand for
     wider: bool  # whether intervals of all differences at once differ from those of one
     beyond: bool  # whether the test finds a difference although its interval of all at once holds none
@@ -219,16 +233,52 @@ def view(
     reach = max((abs(distance(end, comparison.scale)) for row in rows for end in row.simultaneous), default=0.0) or 1.0
     if comparison.scale == "linear" and not comparison.unit and is_of_shares(comparison):
         reach = chart.share_scale(reach).high  # the labels of both ends are round
+    scale = _scale(comparison)
+    written = tuple(_row(row, comparison, Scale(-reach, reach), scale) for row in rows)
+    ordered = sorted(written, key=lambda row: -abs(row.at - _MIDDLE))
     return ComparisonView(
-        comparison.says,
-        (a, b),
-        tuple(_row(row, comparison, Scale(-reach, reach)) for row in rows),
-        _ends(comparison, reach),
+        sentence=comparison.says,
+        summary=_summary(comparison),
+        names=(a, b),
+        rows=written,
+        differing=tuple(row for row in ordered if row.verdict),
+        alike=tuple(row for row in ordered if not row.verdict),
+        scale=scale,
+        ends=_ends(comparison, reach),
         wider=any(row.interval != row.simultaneous for row in rows),
         beyond=any(row.differs and _holds_none(row, comparison.scale) for row in rows),
         open=" and ".join(
             name for name, side in zip((a, b), (comparison.a, comparison.b), strict=True) if side.n and not side.closed
         ),
+    )
+
+
+def _scale(comparison: Comparison) -> Scale:
+    """Make the scale on which both sides are drawn: of shares from 0 on, of numbers as far as the intervals reach."""
+    ends = [end for row in comparison.differences for end in (*row.first_interval, *row.second_interval) if not isnan(end)]
+    if not ends or is_of_shares(comparison):
+        return chart.share_scale(max(ends, default=1.0))
+    low, high = min(ends), max(ends)
+    return chart.number_scale(low, high if high > low else low + 1, is_log=comparison.scale == "log")
+
+
+def _summary(comparison: Comparison) -> str:
+    """Say how many values differ, and how often estimates so far apart come by chance alone."""
+    rows = [row for row in comparison.differences if row.value is not False]
+    overall = comparison.overall
+    if len(rows) < 2 or overall is None:  # noqa: PLR2004
+        return ""
+    number = sum(row.differs for row in rows)
+    test = (
+        f"chi-square {overall.statistic:,.4g} on {plural(overall.degrees, 'degree')} of freedom"
+        if overall.statistic is not None and overall.degrees is not None
+        else "from the smallest p-value"
+    )
+    chance = figures.chance(overall.p_value)
+    return (
+        f"{number} of {plural(len(rows), 'value')} {'differs' if number == 1 else 'differ'} beyond chance. "
+        f"If both sides answered alike, estimates so far apart would come by chance alone in {chance} cases "
+        f"(one test of all values: {test})."
     )
 
 
@@ -250,7 +300,7 @@ def _arm_sentence(comparison: Comparison, length: str) -> str:
         most, text = max(pairs, key=lambda pair: abs(pair[0].difference))
     size = f"{text.difference}, {text.between}"
     name = text.label.capitalize() if most.value is None else figures.quoted(text.label)
-    sentence = f"{name}: {text.second} with {arm}, {text.first} with {base} ({size})."
+    sentence = f"{name}: {text.second.estimate} with {arm}, {text.first.estimate} with {base} ({size})."
     if not differing:
         lead = "Furthest apart is " if len(pairs) > 1 else ""
         return f"{figures.quoted(arm)} and {figures.quoted(base)} do not differ beyond chance so far. {lead}{sentence}"
@@ -259,20 +309,30 @@ def _arm_sentence(comparison: Comparison, length: str) -> str:
     return f"{sentence}{others}"
 
 
-def _row(row: ValueDiffering, comparison: Comparison, scale: Scale) -> DifferenceRow:
+def _row(
+    row: ValueDiffering,
+    comparison: Comparison,
+    scale: Scale,  # of differences
+    sides: Scale,  # of the estimates of both sides
+) -> DifferenceRow:
     def at(difference: float) -> float:
         return scale.across(distance(difference, comparison.scale))
 
-    words = ("rose", "fell") if comparison.kind == "periods" else ("more in the second", "less in the second")
+    def side(value: float, ends: tuple[float, float]) -> SideEstimate:
+        return SideEstimate(measure.estimate(value, ends), sides.across(value), (sides.across(ends[0]), sides.across(ends[1])))
+
+    measure = measure_of(row, comparison)
+    segments = ("more", "less") if measure.is_share else ("higher", "lower")
+    words = ("rose", "fell") if comparison.kind == "periods" else segments
     low, high = row.simultaneous
     return DifferenceRow(
         label=name_of(row),
-        first=estimate(row.first, row, comparison),
-        second=estimate(row.second, row, comparison),
+        first=side(row.first, row.first_interval),
+        second=side(row.second, row.second_interval),
         difference=signed(row.difference, row, comparison, row.interval),
-        between=measure_of(row, comparison).signed(row.simultaneous),
-        verdict=words[0 if distance(row.difference, comparison.scale) > 0 else 1] if row.differs else _NONE,
-        differs=row.differs,
+        between=measure.signed(row.simultaneous),
+        verdict=words[0 if distance(row.difference, comparison.scale) > 0 else 1] if row.differs else "",
+        chance="" if isnan(row.p_holm) else figures.chance(row.p_holm),
         at=at(row.difference),
         interval=(at(row.interval[0]), at(row.interval[1])),
         simultaneous=(at(low), at(high)),

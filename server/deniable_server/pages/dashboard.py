@@ -173,7 +173,7 @@ def comparison(id_: str) -> Response:
         ),
         offered=metric_page.offered(measured.periods, question.get("period")),
         metric=id_,
-        segments=default,
+        sides={"segments": default, "periods": comparison_page.default_periods(measured)},
         beside=comparison_page.beside(first, measured.segments) if first else [],
         together=comparison_page.last_ranges([span.last for span in measured.periods], measured.period_length),
         alternatives=comparison_page.alternatives(measured, question.get("a", ""), question["b"]) if cannot else [],

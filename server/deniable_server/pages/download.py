@@ -64,18 +64,8 @@ _SEGMENTS = (
 )
 _COMPARED = (
     *("metric", "version", "period", "segment", "level", "a", "a_n", "b", "b_n"),
-    *(
-        "value",
-        "a_estimate",
-        "b_estimate",
-        "difference",
-        "diff_low",
-        "diff_high",
-        "diff_low_all",
-        "diff_high_all",
-        "p",
-        "differs",
-    ),
+    *("value", "a_estimate", "a_low", "a_high", "b_estimate", "b_low", "b_high"),
+    *("difference", "diff_low", "diff_high", "diff_low_all", "diff_high_all", "p", "p_holm", "differs"),
 )
 _LOOKS = (
     *("metric", "version", "a", "b", "level", "value", "until", "a_n", "b_n"),
@@ -138,13 +128,10 @@ def of_comparison(comparison: Comparison) -> str:
                 *of,
                 *sides,
                 row.label,
-                row.first,
-                row.second,
-                row.difference,
-                *row.interval,
-                *row.simultaneous,
-                row.p_value,
-                row.differs,
+                *(row.first, *row.first_interval),
+                *(row.second, *row.second_interval),
+                *(row.difference, *row.interval, *row.simultaneous),
+                *(row.p_value, row.p_holm, row.differs),
             )
             for row in comparison.differences
         ),

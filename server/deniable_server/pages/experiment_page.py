@@ -153,7 +153,7 @@ def _sentence(arm: str, base: str, row: ValueDiffering, text: DifferenceRow) -> 
 
 
 def _detail(arm: str, base: str, text: DifferenceRow) -> str:
-    return f"{text.second} with {figures.quoted(arm)}, {text.first} with {figures.quoted(base)}."
+    return f"{text.second.estimate} with {figures.quoted(arm)}, {text.first.estimate} with {figures.quoted(base)}."
 
 
 def _excluded(row: ValueDiffering, comparison: Comparison) -> str:
@@ -180,6 +180,6 @@ def _rows(answer: ExperimentAnswer, first: int, second: int, arm: str, text: Dif
         else {}
     )
     return [
-        ArmRow(f"{answer.base}, the base", text.first, figures.count(first), sizes.get(answer.base, "")),
-        ArmRow(arm, text.second, figures.count(second), sizes.get(arm, "")),
+        ArmRow(f"{answer.base}, the base", text.first.estimate, figures.count(first), sizes.get(answer.base, "")),
+        ArmRow(arm, text.second.estimate, figures.count(second), sizes.get(arm, "")),
     ]

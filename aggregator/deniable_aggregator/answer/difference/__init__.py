@@ -24,10 +24,11 @@ from deniable_aggregator.answer.question.side import side_of
 from deniable_aggregator.answer.readings import NumberReading, ShareReading, read, together
 from deniable_aggregator.answer.readings.differing import between, differing, incomparable
 from deniable_aggregator.answer.readings.number import moved, to_number
-from deniable_aggregator.answer.readings.numbers_differing import of_mean_and_median
+from deniable_aggregator.answer.readings.numbers_differing import interval_of, of_mean_and_median
 from deniable_aggregator.answer.refusal import Incomparable, overlap, same
 from deniable_aggregator.answer.select import earlier_in_words
 from deniable_aggregator.answer.versions import answers
+from deniable_aggregator.decode.multiple_testing import holm_adjusted
 from deniable_aggregator.decode.panel import repeats_of
 from deniable_aggregator.decode.some_values import some_values
 from deniable_aggregator.inference import arm_sizes
@@ -53,8 +54,8 @@ DIFFER = 0.01
 _DIGITS = 16
 _SHOWN = 40  # characters of a side
 _SAYS = (
-    "These are arms of an experiment on {}. Its intervals and tests hold however often anybody looks, and whenever it is "
-    "stopped{}. They are narrowest for the planned difference of {}."
+    "These are arms of an experiment on {}. Intervals and tests of differences hold however often anybody looks, and "
+    "whenever it is stopped{}. They are narrowest for the planned difference of {}."
 )
 
 
@@ -187,7 +188,9 @@ def differences_of(
             metric = first.declared.metric
             names, difference = of_mean_and_median(first, second, arms.planned if arms else None)
             rows = differing(difference, level, to_number(metric), moved(metric), arms.comparisons if arms else 1)
-            return ReadingDifferences([_value_differing(None, *each) for each in zip(names, rows, strict=True)], 0, None)
+            intervals = [[interval_of(reading, name, level) for name in names] for reading in (first, second)]
+            named = [(None, name) for name in names]
+            return ReadingDifferences(_rows(named, rows, intervals, difference.hypotheses, arms), 0, None)
         case ShareReading(), ShareReading():
             return _shares(first, second, level, arms)
     return ReadingDifferences([], 0, None)
@@ -200,8 +203,10 @@ def _shares(first: ShareReading, second: ShareReading, level: float, arms: Arms 
     listed = [some_values(each, places) for each in estimates]
     sides = [Side.of(each) for each in listed]
     planned, comparisons = (arms.planned, arms.comparisons) if arms else (None, 1)
-    pairs = zip(places, differing(between(sides[0], sides[1], planned), level, comparisons=comparisons), strict=True)
-    rows = [_value_differing(metric.value(both.values[place]), metric.label(both.values[place]), each) for place, each in pairs]
+    difference = between(sides[0], sides[1], planned)
+    intervals = [list(zip(*(end.tolist() for end in side.interval(level)), strict=True)) for side in sides]
+    named = [(metric.value(both.values[place]), metric.label(both.values[place])) for place in places]
+    rows = _rows(named, differing(difference, level, comparisons=comparisons), intervals, difference.hypotheses, arms)
     repeats = [first.repeats, second.repeats]
     # The chi-square test holds for one look. In an experiment, which is looked at often, the smallest p-value is told instead.
     test = None if arms else _chi_square(first.declared, estimates, both.shares, repeats)
@@ -225,8 +230,27 @@ def _overall(rows: list[ValueDiffering], hypotheses: int, test: Chi2 | None, lev
     return Overall("smallest", None, None, smallest, smallest <= 1 - level)
 
 
-def _value_differing(value: Value | None, label: str, difference: Differing) -> ValueDiffering:
-    return ValueDiffering(**{name: getattr(difference, name) for name in Differing.__struct_fields__}, value=value, label=label)
+def _rows(
+    named: Sequence[tuple[Value | None, str]],  # each value with its label
+    differences: list[Differing],  # of each
+    intervals: list[list[tuple[float, float]]],  # of both sides, of each value
+    hypotheses: int,  # how many differences are tested; the others mirror them
+    arms: Arms | None,
+) -> list[ValueDiffering]:
+    p_values = np.array([each.p_value for each in differences[:hypotheses]])
+    adjusted = np.minimum(holm_adjusted(p_values) * (arms.comparisons if arms else 1), 1.0)
+    columns = (*intervals, np.resize(adjusted, len(differences)).tolist())
+    return [
+        ValueDiffering(
+            **{name: getattr(difference, name) for name in Differing.__struct_fields__},
+            first_interval=first,
+            second_interval=second,
+            p_holm=p_holm,
+            value=value,
+            label=label,
+        )
+        for (value, label), difference, first, second, p_holm in zip(named, differences, *columns, strict=True)
+    ]
 
 
 def arm_sizes_of(

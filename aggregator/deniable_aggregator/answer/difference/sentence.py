@@ -29,11 +29,17 @@ def sentence(
         return f"{a} and {b} cannot be compared: {comparison.reason}."
     moved = sorted((row for row in rows if row.differs), key=lambda row: -abs(distance(row.difference, scale)))
     if not moved:
+        if len(rows) > 1 and comparison.overall is not None and comparison.overall.differs:
+            return f"No single value differs beyond chance between {a} and {b}, but all values together do."
         return f"No difference beyond chance between {a} and {b}."
     most, *others = (_how(row, comparison) for row in moved[:_MOST_NAMED])
     more = len(moved) - _MOST_NAMED
     count = [f"{more} more {'differs' if more == 1 else 'differ'}"] if more > 0 else []
-    first, second = (estimate(each, moved[0], comparison) for each in (moved[0].first, moved[0].second))
+    measure = measure_of(moved[0], comparison)
+    first, second = (
+        measure.estimate(moved[0].first, moved[0].first_interval),
+        measure.estimate(moved[0].second, moved[0].second_interval),
+    )
     if comparison.kind == "segments":
         where = f" with {b} than with {a}: {second} against {first}"
     elif all(side_of(side.name, length).is_one for side in (comparison.a, comparison.b)):
@@ -74,13 +80,6 @@ def is_of_shares(comparison: Comparison) -> bool:
 def measure_of(row: ValueDiffering, comparison: Comparison) -> Measure:
     """Return what the estimates of a value are of."""
     return Measure(row.value is not None, comparison.unit, comparison.scale)
-
-
-def estimate(value: float, row: ValueDiffering, comparison: Comparison) -> str:
-    """Write an estimate of one side."""
-    low, high = row.interval
-    # The interval of a ratio times the value is one in the metric's unit.
-    return measure_of(row, comparison).estimate(value, (value * low, value * high) if comparison.scale == "log" else (low, high))
 
 
 def name_of(row: ValueDiffering) -> str:

@@ -40,6 +40,14 @@ class Differing(Struct, frozen=True, forbid_unknown_fields=True):
 class ValueDiffering(Differing, frozen=True, forbid_unknown_fields=True):
     """How far two sides differ in a value, or in the mean."""
 
+    first_interval: Annotated[Interval, Meta(description="Pointwise interval of the first side alone, at a single look")]
+    second_interval: Annotated[Interval, Meta(description="Pointwise interval of the second side alone, at a single look")]
+    p_holm: Annotated[
+        Number,
+        Meta(
+            description="Chance of error at which `differs` would just be true: the p-value for all values shown together (Holm)"
+        ),
+    ]
     value: Annotated[Value | None, Meta(description="The answer exactly; null for a mean")]
     label: Annotated[str, Meta(description="The answer as it is shown")]
 
@@ -158,8 +166,8 @@ class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
     experiment: Annotated[
         Arms | None,
         Meta(
-            description="The experiment of which the sides are arms, if they are. Then all intervals and p-values hold however "
-            "often anybody looks."
+            description="The experiment of which the sides are arms, if they are. Then all intervals and p-values of differences "
+            "hold however often anybody looks."
         ),
     ] = None
     reason: Annotated[

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from deniable_aggregator.answer.model.number import QUANTILE_NAMES, QUANTILES, mean_name
 from deniable_aggregator.answer.readings.differing import between
+from deniable_aggregator.answer.readings.number import to_number
 from deniable_aggregator.inference.difference import Several
 from deniable_aggregator.inference.quantiles import QuantileDifference
 
@@ -32,6 +33,21 @@ def of_quantile(first: NumberReading, second: NumberReading, share: float) -> Qu
     """Compare a quantile; None if one of the sides does not tell which places can hold it."""
     near = first.near(share), second.near(share)
     return QuantileDifference(near[0], near[1]) if near[0] and near[1] else None
+
+
+def interval_of(
+    reading: NumberReading,  # one side
+    name: str,  # of the mean, or `MEDIAN`
+    level: float,
+) -> tuple[float, float]:
+    """Compute the interval of the mean or of the median of one side, in the metric's unit."""
+    number = to_number(reading.declared.metric)
+    if name != MEDIAN or (spread := reading.spread) is None:  # the fit of a distribution is slow, and no mean needs it
+        low, high = reading.centre.interval(level)
+    else:
+        quantile = spread.quantile(0.5, level)
+        low, high = quantile.low, quantile.high
+    return number(low), number(high)
 
 
 def share_of(name: str) -> float | None:

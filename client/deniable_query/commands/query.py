@@ -85,7 +85,7 @@ def _answered(arguments: argparse.Namespace) -> str:
         rows = rows.compare(segment, base)
     rows = rows.by(*by) if by else rows
     if arguments.csv:
-        return rows.csv()
+        return rows.csv().replace("\r\n", "\n")  # printing writes the line ends of the system
     answer = rows.answer()
     if arguments.json:
         return f"{json.dumps(answer.rows, indent=2, ensure_ascii=False)}\n"

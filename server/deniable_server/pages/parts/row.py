@@ -13,6 +13,7 @@ from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.model.series import Trend
 from deniable_aggregator.answer.over_time import sentence
 from deniable_aggregator.answer.over_time.sentence import closed_periods
+from deniable_aggregator.answer.readings.leading import between
 from deniable_server.pages import metric_page, number_page
 from deniable_server.pages.parts import chart, spark
 from deniable_server.pages.parts.spark import Spark
@@ -196,11 +197,9 @@ def _leading(leading: Leading | None, rows: list[ValueEstimate], first: str) -> 
     names = [each for value in leading.leaders for each in rows if each.value == value]
     if leading.count == 1:
         return names[0].label, f"{first}: {_share(names[0])} ({_between(names[0])})", _estimate(names[0])
-    shares = [each.frequency for each in names]
-    between = figures.share_range((min(shares), max(shares)), max(each.stderr for each in names))
     if leading.count <= _MOST_LEADERS and leading.count == len(names) < leading.of:
-        return ", ".join(each.label for each in names), f"lead, {between} each", Estimate()
-    return "No clear leader", f"{leading.count:,} of {leading.of:,} may be first, {between}", Estimate()
+        return ", ".join(each.label for each in names), f"lead, {between(names)} each", Estimate()
+    return "No clear leader", f"{leading.count:,} of {leading.of:,} may be first, {between(names)} each", Estimate()
 
 
 def _share(row: ValueEstimate) -> str:

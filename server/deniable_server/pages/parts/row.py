@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.model.number import quantile_name
 from deniable_aggregator.answer.model.series import Trend
 from deniable_aggregator.answer.over_time import sentence
 from deniable_aggregator.answer.over_time.sentence import closed_periods
@@ -37,6 +38,8 @@ TITLES: dict[State, str] = {
     "single": "One period so far",
 }
 """The groups of the list, in order."""
+_NAMES = {"Median": quantile_name(0.5), "Mean": "mean", "Geometric mean": "geometric_mean"}
+"""What rows of a query call the figure that stands first."""
 _MOST_BARS = 24
 _MOST_LEADERS = 4
 _SOON = timedelta(days=30)
@@ -45,7 +48,7 @@ _SOON = timedelta(days=30)
 class Estimate(NamedTuple):
     """What stands for a metric in the list, as numbers."""
 
-    value: str = ""  # what it is of: an answer, or `mean` or `median`; empty if no answer stands out
+    value: str = ""  # what it is of: an answer, or a figure such as `mean` or `p50`; empty if no answer stands out
     estimate: float = nan
     low: float = nan
     high: float = nan
@@ -179,7 +182,7 @@ def _headline(app: AppMetrics, measured: Latest) -> tuple[str, str, Estimate]:
     view = number_page.view(measured.number) if measured.number else None
     if view:
         first = view.first
-        return first.value, f"{first.name.lower()}, {first.low} to {first.high}", Estimate(first.name.lower(), *first.numbers)
+        return first.value, f"{first.name.lower()}, {first.low} to {first.high}", Estimate(_NAMES[first.name], *first.numbers)
     rows = metric_page.estimated(measured)
     if not rows:
         return "Too few to say", "", Estimate()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "Metric", "Query", "QueryError"]
 
+VARIABLES = {"DENIABLE_URL": "", "DENIABLE_READ_KEY": ""}
+"""What it reads from the environment, with defaults."""
+_ABOUT = {"DENIABLE_URL": "the server's address", "DENIABLE_READ_KEY": "a read key of the app"}
 _PAGE = 10_000
 _TRIES = 3
 
@@ -71,7 +75,7 @@ def _time(at: str | date) -> str:
     if isinstance(at, str):
         return at
     if not isinstance(at, date):
-        raise QueryError(0, "", f"between() takes days or times, such as '2026-10-01' or a datetime; this is {at!r}")
+        raise QueryError(0, "", f"between() takes days, months or times, such as '2026-10-01' or a datetime; this is {at!r}")
     if not isinstance(at, datetime):
         return at.isoformat()
     if at.tzinfo is None and at.time() == time():
@@ -86,9 +90,9 @@ class Query:
     Parameters
     ----------
     url
-        Of the server, such as ``"https://telemetry.example.org"``.
+        Of the server, such as ``"https://telemetry.example.org"``; with neither url nor key that of ``DENIABLE_URL``.
     key
-        A read key.
+        A read key; with neither url nor key that of ``DENIABLE_READ_KEY``. No key of the environment goes to another address.
     timeout
         Seconds to wait for a page.
 
@@ -98,10 +102,21 @@ class Query:
     >>> frame = themes.by("time").last(30).frame()  # doctest: +SKIP
     """
 
-    url: str
-    key: str = field(repr=False)
+    url: str | None = None
+    key: str | None = field(default=None, repr=False)
     timeout: float = 60.0
     _members: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Read the address and the key from the environment if neither is given."""
+        if self.url is None and self.key is None:
+            if missing := [name for name in VARIABLES if not os.environ.get(name)]:
+                variables = " and ".join(f"{name} ({_ABOUT[name]})" for name in missing)
+                raise QueryError(0, "", f"set {variables}; `deniable serve` prints the lines to copy")
+            for member, name in (("url", "DENIABLE_URL"), ("key", "DENIABLE_READ_KEY")):
+                object.__setattr__(self, member, os.environ[name])
+        if self.url is None or self.key is None:
+            raise QueryError(0, "", "give Query both an address and a key, or neither: it then reads them from the environment")
 
     def metric(self, *names: str) -> Query:
         """Ask about metrics: their ids, or ``metric@version``."""
@@ -114,7 +129,7 @@ class Query:
         return self._with(dimensions=[*dimensions, *["value"] * (values and "value" not in dimensions)])
 
     def between(self, first: str | date, last: str | date) -> Query:
-        """Ask about the periods that overlap the time between two days in UTC, both included, or between two times."""
+        """Ask about the periods that overlap the time between two days or months in UTC, both included, or two times."""
         return self._with(date_range=[_time(each) for each in (first, last)])
 
     def last(self, days: int | str) -> Query:
@@ -323,7 +338,11 @@ class Query:
         range_, filters = self._members.get("date_range"), self._members.get("filters", ())
         if other := next((name for op, name, words in filters if op != "is" or len(words) > 1 or name == "value"), None):
             rule = "sentences are of all values, and of all reports or of one value of each segment"
-            raise QueryError(0, "", f"{rule}: ask for them without the filter of {other!r}")
+            what = "ask for them without the filter of 'value'" if other == "value" else f"name one {other}, or none"
+            raise QueryError(0, "", f"{rule}: {what}")
+        if by := next((each for each in self._members.get("dimensions", ()) if each not in ("time", "value")), None):
+            rule = "sentences are of all reports together, or of one value of each segment"
+            raise QueryError(0, "", f"{rule}: ask without by({by!r}), or once for each {by} with where({by}=...)")
         segment = ",".join(f"{name}={words[0]}" for _, name, words in filters)
         dates = range_ if range_ is None or isinstance(range_, str) else ",".join(range_)
         parameters = {"date_range": dates, "segment": segment}
@@ -333,7 +352,7 @@ class Query:
         return {"level": self._members["level"]} if "level" in self._members else {}
 
     def _server(self) -> Server:
-        return Server(self.url, self.key, self.timeout)
+        return Server(str(self.url), str(self.key), self.timeout)
 
     def _compared(self, compare: dict[str, str]) -> Query:
         before = self._members.get("compare", {})

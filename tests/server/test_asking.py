@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import socket
@@ -20,13 +21,16 @@ from werkzeug.serving import make_server
 
 import deniable_query
 from deniable.commands.parser import Parser
+from deniable.commands.terminal import guarded
 from deniable.registry import period
+from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.model.metric import Listed
-from deniable_query import Metric, Query, QueryError
+from deniable_query import Answer, Metric, Query, QueryError
+from deniable_query.commands.query import _about_differences, _digits, _figure
 from deniable_query.commands.query import query as command_query
 
 from .conftest import READ
-from .test_rows import RANGE, ask, day, filled, send, shop  # noqa: F401 - fixtures
+from .test_rows import NOW, RANGE, ask, day, filled, send, shop  # noqa: F401 - fixtures
 from .test_rows import REGISTRY as MONTHLY
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "query.md").read_text("utf-8")
@@ -198,7 +202,7 @@ def test_an_address_with_a_path_is_told(url):
         (lambda query: query.last(2.5), "last() takes a whole number of days, such as 30 or '30d'; this is 2.5"),
         (
             lambda query: query.between(None, "2026-11-01"),
-            "between() takes days or times, such as '2026-10-01' or a datetime; this is None",
+            "between() takes days, months or times, such as '2026-10-01' or a datetime; this is None",
         ),
         (lambda query: query.metric(["theme"]), "metric() takes ids, such as 'ui.theme', one or several; this is ['theme']"),
         (
@@ -210,8 +214,23 @@ def test_an_address_with_a_path_is_told(url):
             "the address has a ? or # in it: Query takes the server's address alone, such as https://telemetry.example.org",
         ),
         (lambda _: Query("http://127.0.0.1:9", "").metrics(), "the key is empty: give Query a read key, which begins with rk_"),
+        (
+            lambda query: query.by("time", "platform").leading(),
+            (
+                "sentences are of all reports together, or of one value of each segment: ask without by('platform'), or once for "
+                "each platform with where(platform=...)"
+            ),
+        ),
+        (
+            lambda _: Query("http://127.0.0.1:9"),
+            "give Query both an address and a key, or neither: it then reads them from the environment",
+        ),
+        (
+            lambda query: query.where(platform=["linux", "macos"]).says(),
+            "sentences are of all values, and of all reports or of one value of each segment: name one platform, or none",
+        ),
     ],
-    ids=["last", "between", "metric", "address", "question", "key"],
+    ids=["last", "between", "metric", "address", "question", "key", "by", "address alone", "segments"],
 )
 def test_a_mistake_in_a_call_is_told_before_anything_is_asked(ask_, words):
     """Rule and value, as one kind of error, whatever was written in place of a text."""
@@ -372,15 +391,18 @@ def test_the_command_prints_the_sentences_and_a_table(url, command):
     query = Query(url, READ).metric("theme")
     status, out, err = command(url, "theme", "--by", "platform", "--last", "12w")
     assert (status, err) == (0, "")
-    sentences = query.last(84).says()["theme"]
+    sentences = ["Of all values of platform together:", *query.last(84).says()["theme"]]
     rows = query.by("platform").last(84).rows()
     row, days = rows[0], [(each["from"] or "", each["to"]) for each in rows if each["to"]]
     first, last = min(days)[0], min(max(to for _, to in days), str(datetime.now(UTC).date()))
-    head = f"Rows from {first} to {last}:" if first else f"Rows up to {last}:"
+    why = ", every day that overlaps the last 12 weeks"
+    head = f"Rows from {first} to {last}{why}:" if first else f"Rows up to {last}{why}:"
     assert out.startswith("\n".join(sentences) + f"\n\n{head}\n\nPLATFORM  VALUE")
     assert re.search(rf"^{row['platform']} +{row['value']} +{100 * row['estimate']:.2f}% ", out, re.MULTILINE)
     assert re.search(r"^median|^p50 +[\d.]+ ms +[\d.]+ ms +[\d.]+ ms +[\d,]+$", command(url, "wait")[1], re.MULTILINE)
-    assert command(url, "theme", "--csv")[1] == query.csv()
+    with guarded():
+        _, table, _ = command(url, "theme", "--csv")
+    assert list(csv.DictReader(table.splitlines())) == list(csv.DictReader(query.csv().splitlines()))
     assert json.loads(command(url, "theme", "--by", "time", "--json")[1]) == query.by("time").rows()
 
 
@@ -408,10 +430,10 @@ def test_the_command_takes_a_range_a_segment_a_value_and_a_comparison(url, comma
     ("words", "answer"),
     [
         (("--last", "90x"), "--last takes some days or weeks, such as 90d or 12w; this is '90x'"),
-        (("--range", "october"), "--range takes two days, such as 2026-10-01..2026-11-20; this is 'october'"),
+        (("--range", "october"), "--range takes two days or months, such as 2026-10-01..2026-11-20; this is 'october'"),
         (
             ("--range", "2026-11-02..2026-11-01"),
-            "2026-11-02 is after 2026-11-01: write the earlier one first; --range takes two days",
+            "2026-11-02 is after 2026-11-01: write the earlier one first; --range takes two days or months",
         ),
         (("--where", "linux"), "--where takes a segment with one of its values, such as platform=linux; this is 'linux'"),
         (("--compare", "linux"), "--compare takes previous, or a segment with its base, such as platform=linux; this is 'linux'"),
@@ -532,3 +554,45 @@ def test_a_filter_of_anything_else_says_what_it_takes():
 )
 def test_a_range_takes_days_and_times(at, text):
     assert Query("https://example.org", "rk").between(at, at)._members["date_range"] == [text, text]
+
+
+def test_the_address_and_the_key_may_stand_in_the_environment(monkeypatch):
+    """Both or neither: no key of the environment is sent to an address that was given."""
+    monkeypatch.setenv("DENIABLE_URL", "https://example.org")
+    monkeypatch.setenv("DENIABLE_READ_KEY", READ)
+    assert Query() == Query("https://example.org", READ)
+    monkeypatch.delenv("DENIABLE_READ_KEY")
+    with pytest.raises(QueryError, match=r"^set DENIABLE_READ_KEY \(a read key of the app\); `deniable serve`"):
+        Query()
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_range_takes_months(url):
+    """From the first day of the first to the last day of the last."""
+    first, last = (NOW - timedelta(days=40)).date(), NOW.date()
+    theme = Query(url, READ).metric("theme")
+    days = theme.between(first.replace(day=1), (last.replace(day=28) + timedelta(days=4)).replace(day=1) - timedelta(days=1))
+    assert theme.between(f"{first:%Y-%m}", f"{last:%Y-%m}").rows() == days.rows() != []
+
+
+@pytest.mark.parametrize(
+    ("cells", "text"),
+    [
+        ((0.12653, 0.0, 0.93), "0.13 min"),
+        ((412.345, 398.2, 431.0), "412 min"),
+        ((3394112.3, 3073898.0, 3714326.0), "3,390,000 min"),
+    ],
+)
+def test_figures_have_the_digits_of_pages(cells, text):
+    estimate, *ends = cells
+    assert _figure(estimate, "min", _digits(*ends)) == text == figures.number(estimate, tuple(ends), "min").replace("\u202f", " ")
+
+
+def test_a_difference_whose_interval_holds_none_is_explained():
+    """Holm's test finds a little more than the intervals exclude."""
+    row = {"p_holm": 0.04, "diff_low_all": -0.01, "diff_high_all": 0.2}
+    answer = Answer([row], [], [{"scale": "linear"}], trial=False)
+    assert "though its interval holds 0." in " ".join(_about_differences(answer))
+    sure = Answer([row | {"diff_low_all": 0.01}], [], [{"scale": "linear"}], trial=False)
+    assert len(_about_differences(sure)) == 1
+    assert _about_differences(Answer([{"p_holm": None}], [], [{"scale": "linear"}], trial=False)) == []

@@ -828,6 +828,14 @@ def test_pages_ask_for_the_key(locked, page):
     assert (response.status_code, response.location) == (303, "/login")
 
 
+def test_a_program_with_a_key_is_told_where_keys_are_taken(locked):
+    """A redirect to a form would be stored as a file. What a proxy asks of a browser is no key of ours."""
+    answer = locked.get("/m/ui.choice/values.csv", headers={"Authorization": f"Bearer {READ_KEY}"})
+    assert (answer.status_code, answer.mimetype) == (401, "application/problem+json")
+    assert "GET /api/v1/query" in answer.get_json()["detail"]
+    assert locked.get("/m/ui.choice", headers={"Authorization": "Basic YTpi"}).location == "/login"
+
+
 def test_the_key_opens_the_page_that_was_wanted(locked):
     """The right key leads on to the page first asked for, and signing out closes it again."""
     locked.get("/m/ui.choice?order=domain")
@@ -1194,6 +1202,8 @@ def test_ordered_answers_and_sets(numbers):
     few, more = (client.get(f"/m/{id_}").get_data(as_text=True) for id_ in ("few", "several"))
     cut = "Of an answer with more than 2 options, 2 drawn at random on the device count. So each share is of people whose answer"
     assert cut in few
+    assert re.search(r"options each, on average, once answers are cut to 2</h3>", few)
+    assert "and people choose at least so many options on average." in few
     assert "Each report is about all options." in few
     assert "Reports about it" not in few
     assert "Each report is about 3 options, drawn at random." in more

@@ -90,6 +90,8 @@ def test_every_answer_names_it(changed):
             assert (answer.status_code, answer.get_json()["earlier"]) == (200, [note])
         answers += [shop.get("/api/v1/metrics/theme"), shop.get("/api/v1/metrics")]
         assert {answer.get_json()["simulated"] for answer in answers} == {simulated}
+        says = shop.get("/api/v1/metrics/theme/diagnosis").get_json()["says"]
+        assert (f"Those for {days} are of simulated people, which no device uploaded" in says) == bool(simulated)
         files = [shop.http.get("/m/theme/values.csv"), shop.get("/api/v1/query?metrics=theme&format=csv")]
         assert [("simulated.csv" in each.headers["Content-Disposition"]) for each in files] == [bool(simulated)] * 2
 

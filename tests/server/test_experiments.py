@@ -276,8 +276,10 @@ def test_the_page_of_an_experiment(course):
     html = html.replace("<span>(", "(")
     assert re.search(r"“dark” is more frequent with “large” than with “control” \(\+[\d.]+ to \+[\d.]+ points\)\.", html)
     assert re.search(r"<b>An effect of less than [\d.]+ points, or of more than [\d.]+ points</b> is excluded\.", html)
+    assert html.count("was planned for") == 1
     assert re.search(
-        r"It was planned for 5 points, which [\d,]+ people in each arm find in 80% of cases, with a report each\.", html
+        r"planned for a difference of 5 points\. [\d,]+ people in each arm, with one report each, find such a difference in 80%",
+        html,
     )
     assert re.search(r'<option value="0.99">99%</option>', html)
     exact = course.http.get("/m/theme/experiment?value=dark&level=0.99").get_data(as_text=True)
@@ -288,7 +290,7 @@ def test_the_page_of_an_experiment(course):
     assert "No effect of “large” found so far <span>(a factor of 0." in none
     factor = r"a factor of 1\.\d+"
     assert re.search(rf"<b>A fall of more than {factor}, or a rise of more than {factor}</b> is excluded\.", none)
-    assert "It was planned for a factor of 1.41, which " in none
+    assert "planned for a difference of a factor of 1.41." in none
     for path in ("/m/theme", "/m/theme/compare?a=arm=control&b=arm=large"):
         assert "/m/theme/experiment" in course.http.get(path).get_data(as_text=True)
     listed = course.http.get("/experiments").get_data(as_text=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from base64 import b64encode
 from dataclasses import replace
 from math import sqrt
@@ -67,6 +68,22 @@ def every_point_is_ordered(line):
     for point in filter(None, line["points"]):
         (lowest, highest), (low, high) = point["simultaneous"], point["interval"]
         assert lowest <= low < point["estimate"] < high <= highest
+
+
+def test_medians_of_the_last_periods_only_are_told(shop, monkeypatch):
+    """On the page, and by empty lines of the file, which names them as rows of a query do."""
+    monkeypatch.setattr("deniable_aggregator.answer.over_time.numbers._MOST_MEDIANS", 2)
+    position = shop.app.registry.metrics["wait"].position
+    for ago in (4, 3, 2):
+        send(shop, "wait", [position(40)] * 600, day(ago))
+    shop.drain(days=40)
+    assert "The median is estimated for the last 2 of 3 days only." in shop.http.get("/m/wait").get_data(as_text=True)
+    rows = list(csv.DictReader(shop.http.get("/m/wait/series.csv").get_data(as_text=True).splitlines()))
+    assert [(row["value"], bool(row["estimate"])) for row in rows] == [
+        ("geometric_mean", True),
+        ("p50", False),
+        *[("geometric_mean", True), ("p50", True)] * 2,
+    ]
 
 
 def test_a_logarithmic_number_changes_by_factors(shop):

@@ -115,9 +115,19 @@ def test_what_is_no_range_is_refused_with_the_rule(shop, word):
     )
     assert (answer.status_code, answer.get_json()["code"]) == (400, "value")
     assert answer.get_json()["detail"] == (
-        "write a range of wait as 200..500, above 200 and at most 500, or leave one end out. Its ends are numbers, the first one "
+        "write a range of wait as 250..500, above 250 and at most 500, or leave one end out. Its ends are numbers, the first one "
         f"is less, and one of them lies within 0 to 1000; this is {word!r}"
     )
+
+
+@pytest.mark.parametrize("word", [">30", "30", "\u2265 30"])
+def test_a_number_alone_is_told_how_a_range_is_written(shop, word):
+    answer = shop.http.post(
+        "/api/v1/query",
+        json={"metrics": ["wait"], "filters": within(word)},
+        headers={"Authorization": f"Bearer {READ}"},
+    )
+    assert answer.get_json()["detail"].endswith("; a range of wait is written 30.. for more than 30, and ..30 for at most that")
 
 
 def test_other_metrics_have_no_ranges_and_a_value_with_dots_stays_one(shop):

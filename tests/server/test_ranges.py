@@ -197,12 +197,12 @@ def test_relative_dates_are_named(client):
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("range=soon", "range is some last days, such as 90d, or two days"),
+        ("range=soon", "range is some last days, such as 90d, or two days or months"),
         ("range=2026-02-02..2026-01-01", "write the earlier one first"),
         ("range=30d&period=2026-01-01", "not of both"),
         ("by=year", "by is one of day, week, month"),
         ("by=hour", "his metric is daily: by is one of day, week, month"),
-        ("from=yesterday", "is no day and no time"),
+        ("from=yesterday", "is no day, no month and no time"),
         ("ranges=30d", "there is no such parameter"),
     ],
 )
@@ -258,6 +258,7 @@ def test_segments_stand_side_by_side(client):
 
 
 def test_segments_of_a_number_have_a_sentence(client):
+    assert {row["value"] for row in csv.DictReader(StringIO(page(client, "/m/length/segments.csv")))} == {"mean"}
     html = page(client, "/m/length")
     words = (
         r'<p class="says">The mean is higher with platform macos \(by [\d.]+ to [\d.]+\u202fmin\) than with platform linux\.</p>'

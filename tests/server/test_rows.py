@@ -330,9 +330,15 @@ def test_what_cannot_be_answered_has_a_code(shop, serve, code, changes):
         ({"level": 95}, "level is a confidence between 0.5 and 0.999999; this is 95; did you mean 0.95?"),
         ({"level": "99%"}, "this is 99%; did you mean 0.99?"),
         ({"date_range": "0d"}, 'or 1 to 36,500 last days, such as "30d", or weeks, such as "12w"; this is 0d'),
-        ({"date_range": ["2026-W40", "2026-W41"]}, "'2026-W40' is no day and no time: of a week, month or hour write its days"),
-        ({"date_range": ["2026-10", "2026-11"]}, "'2026-10' is no day and no time: of a week, month or hour write its days"),
-        ({"date_range": ["2026-02-30", "2026-03-01"]}, "'2026-02-30' is no day and no time; date_range is two days"),
+        (
+            {"date_range": ["2026-W40", "2026-W41"]},
+            "'2026-W40' is no day, no month and no time: of a week or an hour write its days",
+        ),
+        ({"date_range": ["2026-13", "2026-14"]}, "'2026-13' is no day, no month and no time; date_range is two days or months"),
+        (
+            {"date_range": ["2026-02-30", "2026-03-01"]},
+            "'2026-02-30' is no day, no month and no time; date_range is two days or months",
+        ),
         ({"date_range": ["2026-11-01T10:00", "2026-11-02"]}, "lies between 2000 and 2200; this is '2026-11-01T10:00'"),
         ({"dimensions": ["time", "time"]}, "dimensions names each dimension once; 'time' is named twice"),
         (

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from datetime import UTC, datetime
+from math import floor, log10
 from typing import TYPE_CHECKING
 
-from deniable_query import Query, QueryError
+from deniable_query import VARIABLES, Query, QueryError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
     from deniable_query import Answer
-    from deniable_query.answer import Cell
+    from deniable_query.answer import Cell, Row
 
-VARIABLES = {"DENIABLE_URL": "", "DENIABLE_READ_KEY": ""}
-_ABOUT = {"DENIABLE_URL": "the server's address", "DENIABLE_READ_KEY": "a read key of the app"}
 _REFUSED = 2
 _JOINT = ".."
+_ALPHA = 0.05  # of the tests, as the level is not asked for here
 _LAST = "--last takes some days or weeks, such as 90d or 12w"
-_RANGE = "--range takes two days, such as 2026-10-01..2026-11-20"
+_RANGE = "--range takes two days or months, such as 2026-10-01..2026-11-20"
 _PREVIOUS = "previous"
 _ESTIMATE = {"estimate": "ESTIMATE", "low": "LOW", "high": "HIGH"}
 _DIFFERENCE = {"difference": "DIFFERENCE", "diff_low_all": "LOW, ALL", "diff_high_all": "HIGH, ALL"}
@@ -31,7 +30,8 @@ _DIFFERENCE = {"difference": "DIFFERENCE", "diff_low_all": "LOW, ALL", "diff_hig
 def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
     """``deniable query METRIC``: the estimates of a metric, with their intervals and differences."""
     # Exit status: 0 with an answer; 2 without one.
-    parser.description = "DENIABLE_URL has the address of the server, and DENIABLE_READ_KEY a read key of the app."
+    address, key = VARIABLES
+    parser.description = f"{address} has the address of the server, and {key} a read key of the app."
     parser.add_argument("metric", metavar="METRIC", help="its id, such as ui.theme, or ui.theme@1 for one version")
     by = "break rows down by time or a segment; may be given several times"
     parser.add_argument("--by", action="append", default=[], metavar="NAME", help=by)
@@ -41,7 +41,9 @@ def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
     parser.add_argument("--value", action="append", default=[], metavar="VALUE", help=value)
     range_ = parser.add_mutually_exclusive_group()
     range_.add_argument("--last", metavar="DAYS", help="the last days or weeks, such as 90d or 12w (default: all published)")
-    range_.add_argument("--range", metavar="FIRST..LAST", help="two days, both included, such as 2026-10-01..2026-11-20")
+    range_.add_argument(
+        "--range", metavar="FIRST..LAST", help="two days or months, both included, such as 2026-10-01..2026-11-20"
+    )
     compare = "with the range before (previous), or with one value of a segment, such as platform=linux"
     parser.add_argument("--compare", metavar="BASE", help=compare)
     form = parser.add_mutually_exclusive_group()
@@ -70,9 +72,6 @@ def _in_words_of(arguments: argparse.Namespace, problem: QueryError) -> str:
 
 def _answered(arguments: argparse.Namespace) -> str:
     """Ask, and write the answer."""
-    if missing := [name for name in VARIABLES if not os.environ.get(name)]:
-        variables = " and ".join(f"{name} ({_ABOUT[name]})" for name in missing)
-        raise QueryError(0, "", f"set {variables}; `deniable serve` prints the lines to copy")
     # Sentences are of all values: a value chooses among the rows.
     reports = _reports(arguments)
     rows = reports.where(value=arguments.value) if arguments.value else reports
@@ -85,23 +84,45 @@ def _answered(arguments: argparse.Namespace) -> str:
         rows = rows.compare(segment, base)
     rows = rows.by(*by) if by else rows
     if arguments.csv:
-        return rows.csv()
+        return rows.csv().replace("\r\n", "\n")  # printing writes the line ends of the system
     answer = rows.answer()
     if arguments.json:
         return f"{json.dumps(answer.rows, indent=2, ensure_ascii=False)}\n"
     sentences = [each for listed in reports.says().values() for each in listed]
-    if any(row["p_holm"] is not None for row in answer.rows if "p_holm" in row):
-        sentences.append(
-            "A difference is beyond chance if its P, HOLM is below 0.05. All intervals of differences hold together."
-        )
+    if names := [name for name in by if name != "time"]:
+        sentences.insert(0, f"Of all values of {' and '.join(names)} together:")
+    sentences += _about_differences(answer)
     reasons = dict.fromkeys(str(row["reason"]) for row in answer.rows if row["reason"] and row["estimate"] is None)
-    parts = (sentences, _range(answer), _table(answer, by), list(reasons))
+    parts = (sentences, _range(answer, arguments.last), _table(answer, by), list(reasons))
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part)
+
+
+def _about_differences(answer: Answer) -> list[str]:
+    """Say which differences are beyond chance, and why an interval of one may hold no difference."""
+    tested = [row for row in answer.rows if row.get("p_holm") is not None]
+    if not tested:
+        return []
+    none = 1.0 if answer.metrics[0]["scale"] == "log" else 0.0
+    rule = "A difference is beyond chance if its P, HOLM is below 0.05. All intervals of differences hold together."
+    if not any(_holds(row, none) for row in tested):
+        return [rule]
+    more = (
+        f"The test finds a little more than the intervals exclude: a difference may be beyond chance though its interval holds "
+        f"{none:g}. It is then at most as large as the interval's end on its side."
+    )
+    return [rule, more]
+
+
+def _holds(row: Row, none: float) -> bool:
+    """Return whether a difference is beyond chance and its interval holds no difference."""
+    p_value, low, high = (row[name] for name in ("p_holm", "diff_low_all", "diff_high_all"))
+    known = isinstance(p_value, float) and isinstance(low, float) and isinstance(high, float)
+    return known and p_value < _ALPHA and low <= none <= high  # type: ignore[operator]
 
 
 def _reports(arguments: argparse.Namespace) -> Query:
     """Ask about the metric, in the range and the segment."""
-    chosen = Query(os.environ["DENIABLE_URL"], os.environ["DENIABLE_READ_KEY"]).metric(arguments.metric)
+    chosen = Query().metric(arguments.metric)
     for text in arguments.where:
         name, value = _pair("--where", text, "a segment with one of its values")
         chosen = chosen.where(**{name: value})
@@ -120,14 +141,22 @@ def _pair(option: str, text: str, what: str) -> tuple[str, str]:
     return name, value
 
 
-def _range(answer: Answer) -> list[str]:
-    """Say which days the rows are of."""
+def _range(answer: Answer, last_days: str | None) -> list[str]:
+    """Say which days the rows are of, and why: periods count if any day of theirs is in the range."""
     days = [(row["from"], row["to"]) for row in answer.rows if row["to"]]
     if not days:
         return []
     first, last = min((each or "" for each, _ in days), default=""), max(str(each) for _, each in days)
     last = min(last, str(datetime.now(UTC).date()))  # of an open period the last day lies ahead
-    return [f"Rows from {first} to {last}:" if first else f"Rows up to {last}:"]
+    why = f", every {answer.metrics[0]['period_length']} that overlaps the last {_in_days(last_days)}" if last_days else ""
+    return [f"Rows from {first} to {last}{why}:" if first else f"Rows up to {last}{why}:"]
+
+
+def _in_days(text: str) -> str:
+    """Write the last days or weeks in words, such as ``12w``."""
+    noun = "week" if text.endswith("w") else "day"
+    number = text.rstrip("dw")
+    return noun if number == "1" else f"{number} {noun}s"
 
 
 def _table(answer: Answer, by: Sequence[str]) -> list[str]:
@@ -141,7 +170,7 @@ def _table(answer: Answer, by: Sequence[str]) -> list[str]:
         # A range of a number has a share, whatever the number's unit and scale are.
         unit, scale = ("share", "linear") if _JOINT in str(row["value"]) else (about["unit"], about["scale"])
         cells = [str(row.get(name) or "") for name in names]
-        cells += [_figure(row[name], unit) for name in _ESTIMATE]
+        cells += [_figure(row[name], unit, _digits(row["low"], row["high"])) for name in _ESTIMATE]
         cells += [_difference(row[name], unit, is_ratio=scale == "log") for name in differences]
         cells += [_number(row["p_holm"])] if has_differences else []
         rows.append([*cells, "" if row["n"] is None else f"{row['n']:,}"])
@@ -149,10 +178,18 @@ def _table(answer: Answer, by: Sequence[str]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _figure(number: Cell, unit: str) -> str:
+def _digits(low: Cell, high: Cell) -> int:
+    """Choose the digits after the point as pages do: two of half the interval."""
+    reach = (high - low) / 2 if isinstance(low, float) and isinstance(high, float) else 0
+    return 1 - floor(log10(reach)) if reach > 0 else 2
+
+
+def _figure(number: Cell, unit: str, digits: int) -> str:
     if not isinstance(number, float):
         return "" if number is None else str(number)
-    return f"{100 * number:.2f}%" if unit == "share" else f"{number:.5g} {unit}"
+    if unit == "share":
+        return f"{100 * number:.2f}%"
+    return f"{round(number, digits):,.{max(digits, 0)}f} {unit}"
 
 
 def _difference(number: Cell, unit: str, *, is_ratio: bool) -> str:

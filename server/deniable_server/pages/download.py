@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from deniable_aggregator.answer.model.number import quantile_name
 from deniable_aggregator.answer.model.rows import Cell
 from deniable_aggregator.answer.model.series import Trend
+from deniable_aggregator.answer.readings.numbers_differing import MEDIAN
 from deniable_server.api.answers.export import plain
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.fields import Days
     from deniable_aggregator.answer.model.metric import Measurement
     from deniable_aggregator.answer.model.number import NumberEstimate
-    from deniable_aggregator.answer.model.series import Series
+    from deniable_aggregator.answer.model.series import Line, Series
     from deniable_aggregator.answer.model.shares import ValueEstimate
     from deniable_server.pages.parts.row import Row
     from deniable_server.pages.parts.segments import SegmentTable
@@ -92,7 +93,7 @@ def of_series(series: Series) -> str:
 def of_segments(measured: Measurement, table: SegmentTable | None) -> str:
     """Write the segments: a line for each, with its difference from the base."""
     alike = (measured.id, measured.version, *_days(measured.days), measured.level)
-    lines = [(name, row.name, table.label, *row.numbers) for name, rows in table.groups for row in rows] if table else []
+    lines = [(name, row.name, table.value, *row.numbers) for name, rows in table.groups for row in rows] if table else []
     return _file((*(each for each in _ALIKE if each != "segment"), *_SEGMENTS), ((*alike, *line) for line in lines))
 
 
@@ -114,7 +115,7 @@ def _move(row: Row, *, is_trend: bool) -> tuple[Cell, ...]:
     move = next(first, min(moves, key=lambda test: test.result.p_value))
     result = move.result
     size = result.slope if isinstance(result, Trend) else result.difference
-    return move.line.label, result.since, result.last, size, *result.simultaneous, move.p_holm
+    return _name(move.line), result.since, result.last, size, *result.simultaneous, move.p_holm
 
 
 def of_comparison(comparison: Comparison) -> str:
@@ -185,12 +186,19 @@ def _points(series: Series) -> Figures:
         version = "" if period.version is None else period.version
         alike = (series.id, version, series.segment or "", *_days(period.days), series.level)
         begin = (*alike, period.period, period.state, period.closed)
-        points = [(line.label, line.points[at]) for line in series.lines]
+        points = [(_name(line), line.points[at]) for line in series.lines]
         for label, point in points:
             if point is not None:
                 yield *begin, point.n, label, point.estimate, *point.interval, *point.simultaneous
+            elif label == quantile_name(0.5) and any(other for _, other in points):  # medians are of the last periods only
+                yield *begin, period.n, label, "", "", "", "", ""
         if not any(point for _, point in points):  # a period without an estimate has a line, too
             yield *begin, period.n, "", "", "", "", "", ""
+
+
+def _name(line: Line) -> str:
+    """Return what rows of a query call a line."""
+    return quantile_name(0.5) if line.kind == MEDIAN else line.label
 
 
 def _file(names: Sequence[str], rows: Figures) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from flask import abort, redirect, request, session, url_for
 
 from deniable_server.api.auth import admin_only
-from deniable_server.http.problem import Problem
+from deniable_server.http.problem import Problem, written
 from deniable_server.http.visit import visit
 from deniable_server.service import service
 
@@ -59,7 +59,10 @@ def pages_are_open() -> bool:
 
 
 def _ask_for_key() -> NoReturn:
-    """Redirect to the login form, and remember the page."""
+    """Redirect to the login form, and remember the page. Tell a program, which sends a key, where keys are taken."""
+    if request.headers.get("Authorization", "").lower().startswith("bearer "):  # a browser behind a proxy may send Basic
+        detail = "pages take no key in a header: ask GET /api/v1/query?metrics=...&format=csv, or another address below /api/v1"
+        abort(written(Problem(401, "not_signed_in", detail)))
     session.pop("app", None)
     session["page"] = request.full_path.rstrip("?")
     abort(redirect(url_for(".login"), 303))

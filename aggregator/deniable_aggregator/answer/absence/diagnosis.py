@@ -53,7 +53,8 @@ def diagnose(
     ]
     cause = next((each.name for each in conditions if each.state == "fails"), "due")
     if n:
-        return Diagnosis(f"{plural(n, 'report')} {'is' if n == 1 else 'are'} published", "", conditions)
+        simulated = f". Those for {app.simulated} are of simulated people, which no device uploaded" if app.simulated else ""
+        return Diagnosis(f"{plural(n, 'report')} {'is' if n == 1 else 'are'} published{simulated}", "", conditions)
     due = app.next_release(declared)
     waits = f"Nothing is shown yet: the next release is due {_moment(due)}" if due else "Nothing is shown yet"
     return Diagnosis(_CAUSES.get(cause, waits), cause, conditions)

@@ -78,7 +78,7 @@ class Query(Struct, frozen=True, forbid_unknown_fields=True):
     date_range: Annotated[
         Annotated[tuple[_Text, ...], Meta(min_length=2, max_length=2)] | _Text | None,
         Meta(
-            description="The first and the last day in UTC, or two RFC 3339 times; or the last days or weeks, such as "
+            description="The first and the last day or month in UTC, or two RFC 3339 times; or the last days or weeks, such as "
             "`30d` or `12w`. Periods that overlap it are in it. Null: all."
         ),
     ] = None

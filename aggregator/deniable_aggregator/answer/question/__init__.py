@@ -136,7 +136,8 @@ def _check_values(query: Query, metrics: Sequence[Sequence[Declared]]) -> None:
             continue
         if word in ranges and numbers:
             number_range.read(word, numbers[0])  # which says what is wrong
-        raise UnknownValue(_unknown_value(word, list(known), ", ".join(each[0].metric.id for each in metrics)))
+        hint = number_range.meant(word, numbers[0]) if numbers else ""
+        raise UnknownValue(_unknown_value(word, list(known), ", ".join(each[0].metric.id for each in metrics)) + hint)
 
 
 def _labels(declared: Declared) -> Sequence[str]:

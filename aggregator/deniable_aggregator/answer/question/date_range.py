@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from deniable.errors import ParameterError
 from deniable.registry import period
 from deniable_aggregator.answer.model.query import MOST_ROWS
 from deniable_aggregator.answer.refusal import IncompatibleMembers, QueryTooLarge, Refusal
@@ -102,27 +103,28 @@ _UNITS = {"d": 1, "w": 7}  # in days
 _MOST_DAYS = 36_500
 _SHOWN = 40  # characters
 _DAYS = '["2026-10-01", "2026-11-20"]'
+_FORMS = {len("2026-10-01"): "day", len("2026-10"): "month"}
 _RANGE = (
-    f'date_range is two days, such as {_DAYS}, two RFC 3339 times, or 1 to {_MOST_DAYS:,} last days, such as "30d", or weeks, '
-    'such as "12w"'
+    f'date_range is two days or months, such as {_DAYS}, two RFC 3339 times, or 1 to {_MOST_DAYS:,} last days, such as "30d", or '
+    'weeks, such as "12w"'
 )
 
 
 def _moment(text: str) -> tuple[datetime, datetime]:
-    """Read a day or a time: its first moment, and the moment after."""
+    """Read a day, a month or a time: its first moment, and the moment after."""
+    length = _FORMS.get(len(text))
     first: datetime | None
     try:
-        if len(text) == len("2026-10-01"):
-            first = datetime.combine(date.fromisoformat(text), time(), UTC)
-            end = first + timedelta(days=1)
+        if length:
+            first, end = period.bounds(text, length)
         else:
             first = datetime.fromisoformat(text)
             end = first + timedelta(microseconds=1)
-    except (ValueError, OverflowError):
+    except (ParameterError, ValueError, OverflowError):
         first = None
     if first is None or (first.tzinfo is None and period.end(text)):  # 2026-W40 is read as a time
-        periods = ": of a week, month or hour write its days or times" if period.end(text) else ""
-        raise UnknownRange(f"{text[:_SHOWN]!r} is no day and no time{periods}; {_RANGE}")
+        periods = ": of a week or an hour write its days or times" if period.end(text) else ""
+        raise UnknownRange(f"{text[:_SHOWN]!r} is no day, no month and no time{periods}; {_RANGE}")
     if first.tzinfo is None or not _SOON <= first <= _LATE:
         rule = "a time has its offset, such as Z, and lies between 2000 and 2200"
         raise UnknownRange(f"{rule}; this is {text[:_SHOWN]!r}; {_RANGE}")

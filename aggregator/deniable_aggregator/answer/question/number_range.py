@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.errors import ParameterError
@@ -10,9 +11,8 @@ from deniable_aggregator.answer.question.side import JOINT
 from deniable_aggregator.answer.refusal import UnknownValue
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from deniable.registry import Metric
+    from deniable.registry.answers.axis import Axis
     from deniable_aggregator.answer.model.query import Query
 
 _SHOWN = 40  # characters of what was asked for
@@ -70,9 +70,10 @@ def read(
     if not has_ranges(metric) or metric.axis is None:
         raise UnknownValue(f"ranges are of numbers whose distribution is estimated; {metric.id} is none")
     low, high = metric.axis.low, metric.axis.high
+    above_, at_most_ = _example(metric.axis)
     rule = (
-        f"write a range of {metric.id} as 200..500, above 200 and at most 500, or leave one end out. Its ends are numbers, the "
-        f"first one is less, and one of them lies within {_plain(low)} to {_plain(high)}"
+        f"write a range of {metric.id} as {above_}..{at_most_}, above {above_} and at most {at_most_}, or leave one end out. "
+        f"Its ends are numbers, the first one is less, and one of them lies within {_plain(low)} to {_plain(high)}"
     )
     ends = text.split(JOINT)
     try:
@@ -86,6 +87,25 @@ def read(
     if (above is None and at_most is None) or is_empty or (at_most is not None and at_most < low):
         raise UnknownValue(f"{rule}; this is {text[:_SHOWN]!r}")
     return NumberRange(above, at_most)
+
+
+def meant(
+    word: str,  # a value that a metric does not have, such as ">30"
+    metric: Metric,  # with ranges
+) -> str:
+    """Say how the range is written that somebody may have meant; empty if it was none."""
+    number = word.lstrip("<>=\u2264\u2265 ")
+    try:
+        read_number(number)
+    except (ParameterError, ValueError):
+        return ""
+    return f"; a range of {metric.id} is written {number}.. for more than {number}, and ..{number} for at most that"
+
+
+def _example(axis: Axis) -> tuple[str, str]:
+    """Return two numbers of an axis, of few digits."""
+    quarter, half = (float(axis.low + (axis.high - axis.low) * part) for part in (Fraction(1, 4), Fraction(1, 2)))
+    return f"{float(f'{quarter:.2g}'):.12g}", f"{float(f'{half:.2g}'):.12g}"
 
 
 def _plain(number: Fraction) -> str:

@@ -65,7 +65,7 @@ def _undetected(limit: float) -> str:
 
 def _of_yes(yes: ValueEstimate) -> str:
     """Say how many answer yes: the share of no mirrors it."""
-    return f"{_share(yes)} answer {figures.quoted('yes')} ({_between([yes])})."
+    return f"{_share(yes)} answer {figures.quoted('yes')} ({between([yes])})."
 
 
 def _of_many(metric: Metric, lead: Leading, rows: Sequence[ValueEstimate]) -> str:
@@ -74,24 +74,24 @@ def _of_many(metric: Metric, lead: Leading, rows: Sequence[ValueEstimate]) -> st
     noun = "option" if metric.kind.options else "answer"
     count, of = lead.count, lead.of
     if of == 1:
-        return f"{_share(named[0])} answer {figures.quoted(named[0].label)} ({_between(named)})."
+        return f"{_share(named[0])} answer {figures.quoted(named[0].label)} ({between(named)})."
     searched = " found" if metric.discover else ""
     if count == 1 and named:
-        first = f"{figures.quoted(named[0].label)} is the most frequent {noun}{searched}: {_share(named[0])} ({_between(named)})."
+        first = f"{figures.quoted(named[0].label)} is the most frequent {noun}{searched}: {_share(named[0])} ({between(named)})."
         return " ".join([first, *_next(rows)]) if metric.kind.options else first
     if count == of or count > _MOST_NAMED or count > len(named):
         those = f"all {count:,}" if count == of else f"{count:,} of {of:,}"
         return f"No clear leader: {those} {plural_noun(noun)}{searched} may be first."
     names = figures.listed([figures.quoted(row.label) for row in named])
     most = f"are the {count} most frequent {plural_noun(noun)}{searched}" if lead.ahead else "lead"
-    return f"{names} {most}: {_between(named)} each. Which is first cannot be told."
+    return f"{names} {most}: {between(named)} each. Which is first cannot be told."
 
 
 def _next(rows: Sequence[ValueEstimate]) -> list[str]:
     """Name the options after the first by their estimates. That they come in this order is not tested, and not said."""
     ordered = sorted((row for row in rows if not isnan(row.frequency)), key=lambda row: -row.frequency)
     others = [row for row in ordered[1:_MOST_LISTED] if row.detected]
-    listed = [f"{figures.quoted(row.label)} {_share(row)} ({_between([row])})" for row in others]
+    listed = [f"{figures.quoted(row.label)} {_share(row)} ({between([row])})" for row in others]
     return [f"Next by estimate: {figures.listed(listed)}."] if listed else []
 
 
@@ -100,7 +100,9 @@ def _share(row: ValueEstimate) -> str:
     return figures.share(min(max(row.frequency, 0.0), 1.0), row.stderr)
 
 
-def _between(rows: Sequence[ValueEstimate]) -> str:
+def between(
+    rows: Sequence[ValueEstimate],  # of some values
+) -> str:
     """Write between which shares some values lie, by the intervals of all values together."""
     lows, highs = zip(*(row.simultaneous for row in rows), strict=True)
     ends = np.clip([min(lows), max(highs)], 0.0, 1.0).tolist()

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.model.number import quantile_name
 from deniable_aggregator.answer.model.series import Trend
 from deniable_aggregator.answer.over_time import sentence
 from deniable_aggregator.answer.over_time.sentence import closed_periods
+from deniable_aggregator.answer.readings.leading import between
 from deniable_server.pages import metric_page, number_page
 from deniable_server.pages.parts import chart, spark
 from deniable_server.pages.parts.spark import Spark
@@ -36,6 +38,8 @@ TITLES: dict[State, str] = {
     "single": "One period so far",
 }
 """The groups of the list, in order."""
+_NAMES = {"Median": quantile_name(0.5), "Mean": "mean", "Geometric mean": "geometric_mean"}
+"""What rows of a query call the figure that stands first."""
 _MOST_BARS = 24
 _MOST_LEADERS = 4
 _SOON = timedelta(days=30)
@@ -44,7 +48,7 @@ _SOON = timedelta(days=30)
 class Estimate(NamedTuple):
     """What stands for a metric in the list, as numbers."""
 
-    value: str = ""  # what it is of: an answer, or `mean` or `median`; empty if no answer stands out
+    value: str = ""  # what it is of: an answer, or a figure such as `mean` or `p50`; empty if no answer stands out
     estimate: float = nan
     low: float = nan
     high: float = nan
@@ -178,7 +182,7 @@ def _headline(app: AppMetrics, measured: Latest) -> tuple[str, str, Estimate]:
     view = number_page.view(measured.number) if measured.number else None
     if view:
         first = view.first
-        return first.value, f"{first.name.lower()}, {first.low} to {first.high}", Estimate(first.name.lower(), *first.numbers)
+        return first.value, f"{first.name.lower()}, {first.low} to {first.high}", Estimate(_NAMES[first.name], *first.numbers)
     rows = metric_page.estimated(measured)
     if not rows:
         return "Too few to say", "", Estimate()
@@ -196,11 +200,9 @@ def _leading(leading: Leading | None, rows: list[ValueEstimate], first: str) -> 
     names = [each for value in leading.leaders for each in rows if each.value == value]
     if leading.count == 1:
         return names[0].label, f"{first}: {_share(names[0])} ({_between(names[0])})", _estimate(names[0])
-    shares = [each.frequency for each in names]
-    between = figures.share_range((min(shares), max(shares)), max(each.stderr for each in names))
     if leading.count <= _MOST_LEADERS and leading.count == len(names) < leading.of:
-        return ", ".join(each.label for each in names), f"lead, {between} each", Estimate()
-    return "No clear leader", f"{leading.count:,} of {leading.of:,} may be first, {between}", Estimate()
+        return ", ".join(each.label for each in names), f"lead, {between(names)} each", Estimate()
+    return "No clear leader", f"{leading.count:,} of {leading.of:,} may be first, {between(names)} each", Estimate()
 
 
 def _share(row: ValueEstimate) -> str:

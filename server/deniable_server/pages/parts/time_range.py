@@ -68,7 +68,7 @@ def of_request() -> TimeRange:
         return TimeRange(text, date_range.read(parts if len(parts) == 2 else text, datetime.now(UTC)))  # noqa: PLR2004
     except date_range.UnknownRange as refusal:
         why, _, _ = refusal.detail.partition("; ")
-        rule = "range is some last days, such as 90d, or two days, such as 2026-10-01..2026-11-20"
+        rule = "range is some last days, such as 90d, or two days or months, such as 2026-10-01..2026-11-20"
         detail = f"{rule}; this is {text[:_SHOWN]}" if why.startswith("date_range") else f"{why}; {rule}"
         raise Problem(400, refusal.code, detail) from None
 

@@ -220,9 +220,9 @@ def test_an_option_of_a_set_that_nearly_all_chose():
 def test_a_set_needs_enough_reports_of_each_option():
     """As its release does."""
     declared = Declared.of(replace(REGISTRY.metrics["set"], epsilon="1", min_reports=100))  # a report is about one option
-    for times, shown in ((450, {""}), (75, set())):
+    for times, visible in ((450, {""}), (75, set())):
         counted = tally.count(declared.layout, b"".join(map(declared.mechanism.randomize, [0, 1] * times)))
-        assert shown_cells(BREAKDOWN, {"": reading_of(declared, counted, {})}) == shown
+        assert shown_cells(BREAKDOWN, {"": reading_of(declared, counted, {})}) == visible
 
 
 def test_a_number_is_not_looked_at():

@@ -38,7 +38,7 @@ def films():
 
 def test_records_without_names_are_found(clinic, films):
     for linked in (clinic["records without names"], films["ratings under pseudonyms"]):
-        assert linked.found > 0.9 * linked.people
+        assert linked.named > 0.9 * linked.people
         assert linked.right_claims > 0.9 * linked.people
         assert linked.right_claims >= 0.97 * linked.claims
 
@@ -50,7 +50,7 @@ def test_records_that_look_alike_give_answers_away_without_being_found(clinic, f
         clinic["5-anonymous, 2 answers ruled out"],
         films["groups of 5 alike"],
     )
-    assert alike.found == informed.found == groups.found == 0
+    assert alike.named == informed.named == groups.named == 0
     assert 0 < alike.right_claims < informed.right_claims
     assert alike.right_claims == alike.claims
     assert groups.right_claims > 0
@@ -73,7 +73,7 @@ def test_a_report_that_is_known_says_what_epsilon_allows(epsilon, size):
     rng = np.random.default_rng(1)
     answers = rng.integers(0, size, 4000)
     linked = of_reports("all", answers, np.arange(4000), epsilon, size, rng)
-    assert linked.found == linked.people
+    assert linked.named == linked.people
     assert likely(linked.guesses, 4000, linked.bound)
     assert linked.bound == pytest.approx(np.exp(epsilon) / (np.exp(epsilon) + size - 1), rel=0.05)
     assert likely(linked.without, 4000, np.bincount(answers).max() / 4000)
@@ -87,17 +87,17 @@ def test_reports_in_a_crowd_say_nothing_of_one_person(clinic, films):
         films["reports with the month"],
         clinic["releases by region, age and sex"],
     ):
-        assert linked.found == linked.claims == 0
+        assert linked.named == linked.claims == 0
         assert abs(linked.guesses - linked.without) < 0.03 * linked.people
 
 
 def test_what_stands_in_the_open_is_linked_as_records_are(clinic, films):
     """Local privacy hides no segment and no period."""
     opened = clinic["reports with birthday, place and sex"]
-    assert opened.found == clinic["records without names"].found
+    assert opened.named == clinic["records without names"].named
     assert opened.claims == 0
     counts = [
-        films[f"reports with {each}"].found for each in ("the month", "platform, version and language", "these and the week")
+        films[f"reports with {each}"].named for each in ("the month", "platform, version and language", "these and the week")
     ]
     assert counts == sorted(counts)
     assert 0 < counts[1] < counts[2]
@@ -115,7 +115,7 @@ def test_small_cells_are_not_released():
 def test_shares_have_intervals():
     posterior = np.array([[0.95, 0.05], [0.6, 0.4], [0.1, 0.9]])
     linked = judged("all", posterior, posterior, np.array([0, 1, 0]), np.array([True, False, False]), np.random.default_rng(1))
-    assert (linked.found, linked.claims, linked.right_claims, linked.guesses) == (1, 2, 1, 1)
+    assert (linked.named, linked.claims, linked.right_claims, linked.guesses) == (1, 2, 1, 1)
     low, high = linked.intervals["right_claims"]
     assert low < 0.5 < high
     assert "bound" not in linked.to_dict()
@@ -143,8 +143,8 @@ def test_the_command(capsys, tmp_path):
     tables = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(each["story"], each["seed"], len(each["results"])) for each in tables] == [("voters", 1, 7), ("reviews", 1, 7)]
     for row in (row for each in tables for row in each["results"]):
-        low, high = row["found_interval"]
-        assert low <= row["found"] / row["people"] <= high
+        low, high = row["named_interval"]
+        assert low <= row["named"] / row["people"] <= high
 
 
 def test_people_are_the_same_with_the_same_seed():
@@ -158,5 +158,5 @@ def test_the_document_shows_what_the_command_prints():
     linked = voters.attacks(people=3000, k=5, epsilon=1, rng=np.random.default_rng(1))
     for each in linked[1:4]:
         assert re.search(
-            rf"^{re.escape(each.published)} +{each.found / 3000:.1%} .* {each.guesses / 3000:.1%} ", text, re.MULTILINE
+            rf"^{re.escape(each.published)} +{each.named / 3000:.1%} .* {each.guesses / 3000:.1%} ", text, re.MULTILINE
         )

@@ -439,7 +439,7 @@ def test_the_level_of_the_address_is_told_alike(shop):
         ("thme", "the registry of shop declares no metric 'thme': its metrics are theme, update, wait, tools, url; did you mean"),
         ("theme@7", "theme has no version '7': its versions are 1"),
         ("theme?period=yesterday", "of length day; this is 'yesterday'"),
-        ("theme?levle=0.9", "parameters are period, segment, level, only, bands; did you mean 'level'?"),
+        ("theme?levle=0.9", "parameters are date_range, period, segment, value, level, only, bands; did you mean 'level'?"),
         ("theme?only=all", "only is detected, or not given; this is all"),
         ("theme/compare?a=platform=linux", "two periods, or two segments; b is missing"),
         ("theme/compare?a=platform=linux&b=2026-11-01", "these are 'platform=linux' and '2026-11-01'"),

@@ -89,12 +89,10 @@ def luminance(colour):
 
 
 def test_colours_are_told_apart():
-    """By WCAG 2.2: texts from the paper by 4.5 to 1, and marks by 3 to 1, in light and dark; old browsers get the light ones."""
+    """By WCAG 2.2: texts from the paper by 4.5 to 1, and marks by 3 to 1, in light and dark."""
     text = STYLE.read_text("utf-8")
     tokens = {name: pair for name, *pair in re.findall(r"--(\w+(?:-\w+)?): light-dark\((#\w+), (#\w+)\)", text)}
-    plain = dict(re.findall(r"--(\w+(?:-\w+)?): (#\w+)[,;]", text))
-    assert tokens.keys() == plain.keys()
-    assert {name: pair[0] for name, pair in tokens.items()} == plain
+    assert {*TEXT, "edge", "paper", "card", "change", "change-paper"} <= tokens.keys()
     for look in (0, 1):
         for paper in ("paper", "card"):
             for name in (*TEXT, "edge"):

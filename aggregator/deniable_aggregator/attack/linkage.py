@@ -40,7 +40,7 @@ class Linked:
 
     published: str  # in words
     people: int  # at least 1
-    found: int  # people of whom one record or report is theirs, as far as the observer is concerned, and is theirs
+    named: int  # people of whom one record or report is theirs, as far as the observer is concerned, and is theirs
     claims: int  # people whose answer the observer claims
     right_claims: int  # of these the right ones
     guesses: int  # people whose answer the observer would guess rightly, sure or not
@@ -50,13 +50,13 @@ class Linked:
     intervals: Mapping[str, tuple[float, float]] = field(init=False)  # 95% intervals of shares (Clopper and Pearson)
 
     def __post_init__(self) -> None:
-        shares = {name: (getattr(self, name), self.people) for name in ("found", "claims", "guesses", "without")}
+        shares = {name: (getattr(self, name), self.people) for name in ("named", "claims", "guesses", "without")}
         shares["right_claims"] = (self.right_claims, self.claims)
         object.__setattr__(self, "intervals", {name: _interval(*each) for name, each in shares.items()})
 
     def to_dict(self) -> dict[str, Any]:
         """Write it for programs."""
-        counts = {name: getattr(self, name) for name in ("people", "found", "claims", "right_claims", "guesses", "without")}
+        counts = {name: getattr(self, name) for name in ("people", "named", "claims", "right_claims", "guesses", "without")}
         intervals = {f"{name}_interval": list(ends) for name, ends in self.intervals.items()}
         return {"published": self.published} | counts | intervals | ({} if np.isnan(self.bound) else {"bound": self.bound})
 
@@ -66,17 +66,16 @@ def judged(
     posterior: Floats,  # (people, answers), how likely each answer is to the observer, from 0 to 1
     without: Floats,  # the same for an observer of a publication without the person
     answers: Integers,  # (people,), the true ones
-    found: NDArray[np.bool_],  # (people,), whether the observer is sure of the right record
+    named: NDArray[np.bool_],  # (people,), whether the observer is sure of the right record
     rng: np.random.Generator,  # which breaks ties
     bound: float = float("nan"),
 ) -> Linked:
     """Count what the observer finds."""
     right, right_without = (np.argmax(each + 1e-9 * rng.random(each.shape), axis=1) == answers for each in (posterior, without))
     claims = posterior.max(axis=1) >= SURE
-    named, claimed, right_claims, guesses, others = (
-        int(each.sum()) for each in (found, claims, claims & right, right, right_without)
-    )
-    return Linked(published, len(answers), named, claimed, right_claims, guesses, others, bound)
+    counts = (int(each.sum()) for each in (named, claims, claims & right, right, right_without))
+    people_named, claimed, right_claims, guesses, others = counts
+    return Linked(published, len(answers), people_named, claimed, right_claims, guesses, others, bound)
 
 
 def of_nothing(answers: Integers, size: int, rng: np.random.Generator) -> Linked:

@@ -40,11 +40,11 @@ def draw(
 
 def _panel(panel: Axes, results: Sequence[Linked]) -> None:
     for place, linked in enumerate(results):
-        found, claims, guesses, without = (
-            each / linked.people for each in (linked.found, linked.right_claims, linked.guesses, linked.without)
+        named, claims, guesses, without = (
+            each / linked.people for each in (linked.named, linked.right_claims, linked.guesses, linked.without)
         )
         first = place == 0
-        panel.barh(place - 0.2, found, 0.34, color=_FOUND, alpha=0.35, label="record or report found" if first else None)
+        panel.barh(place - 0.2, named, 0.34, color=_FOUND, alpha=0.35, label="record or report found" if first else None)
         panel.barh(place + 0.2, claims, 0.34, color=_GUESSED, alpha=0.35, label="answer claimed, and right" if first else None)
         panel.plot([without, guesses], [place + 0.2] * 2, color=_GUESSED, linewidth=1.5)
         panel.plot(guesses, place + 0.2, color=_GUESSED, marker="o", linestyle="", label="best guess is right" if first else None)

@@ -236,7 +236,7 @@ _LINKED = ("published", "person found", "answer claimed", "claims right", "guess
 
 
 def _linked_row(linked: Linked) -> tuple[str, ...]:
-    names = ("found", "claims", "right_claims", "guesses", "without")
+    names = ("named", "claims", "right_claims", "guesses", "without")
     counts = {name: getattr(linked, name) for name in names}
     totals = dict.fromkeys(names, linked.people) | {"right_claims": linked.claims}
 
@@ -249,11 +249,11 @@ def _linked_row(linked: Linked) -> tuple[str, ...]:
 
 def _about_linkage(results: Sequence[Linked]) -> str:
     reports = [each for each in results if not isnan(each.bound)]
-    worst = max(reports, key=lambda each: each.found)
+    worst = max(reports, key=lambda each: each.named)
     return (
         "Shares of people with 95% intervals. An answer is claimed where it is at least 90% sure.\n"
         "Reports hide no segment and no period. "
-        f"Where all of that is known, {worst.found / worst.people:.1%} of people are known to have sent one of them. "
+        f"Where all of that is known, {worst.named / worst.people:.1%} of people are known to have sent one of them. "
         f"A guess from such a report is right in {worst.bound:.1%} at most, on average.\n"
         "Where more guesses are right, the others tell it: as many are right had the person stayed away.\n"
         "Next: declare few segments with few values, and an epsilon that would do if everybody knew whose report is whose."

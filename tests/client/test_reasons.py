@@ -542,7 +542,7 @@ def test_a_number_beyond_the_range_is_named_while_developing(client_of, caplog, 
     assert caplog.messages == [f"deniable: size: clipped: {words}"] * named
     arrival = client.flush(60)
     assert arrival.clipped == ({"size": 2} if named else {})
-    clipped = f"; 2 clipped numbers (size); why: size: {INSTEAD['clipped'].words()}"
+    clipped = f"; 2 clipped answers (size); why: size: {INSTEAD['clipped'].words()}"
     assert str(arrival) == f"arrived: 3 reports (size){clipped * named}"
     assert client.stats()["clipped"] == 2
 
@@ -572,7 +572,10 @@ def test_a_set_that_is_cut_is_named_while_developing(client_of, caplog, options,
         assert client.record("to", answer)
     words = "['a', 'b', 'c'] has more than 2 options: 2 of them, drawn at random, counted; stats() counts such answers"
     assert caplog.messages == [f"deniable: to: clipped: {words}"] * named
-    assert client.flush(60).clipped == ({"to": 2} if named else {})
+    arrival = client.flush(60)
+    assert arrival.clipped == ({"to": 2} if named else {})
+    assert str(arrival).endswith(f"2 clipped answers (to); why: to: {INSTEAD['cut'].words()}") is named
+    assert "nearer end" not in str(arrival)
     assert client.stats()["clipped"] == 2
 
 

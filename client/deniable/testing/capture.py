@@ -13,6 +13,7 @@ import deniable
 from deniable.arrival import Arrival
 from deniable.client import Client
 from deniable.client.environment import caller
+from deniable.client.guard import guarded
 from deniable.client.metrics import no_time
 from deniable.client.people import NO_FUNCTION, Person
 from deniable.client.undeclared import clipped, undeclared
@@ -33,6 +34,8 @@ __tracebackhide__ = True  # pytest shows where the app records, and not how that
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+
+    from deniable.explanation import Explanation
 
 _NO_REGISTRY = (
     "no registry is known, so nothing can be checked: set deniable_registry = metrics.toml in the ini file of pytest, or write "
@@ -192,6 +195,12 @@ class Capture:
         def record(client: Client, metric: str, value: object) -> bool:
             return self._take(client, metric, value)
 
+        @guarded(lambda: None)
+        def explain(client: Client, metric: str, value: object = None) -> Explanation | None:
+            # The client of a capture is strict so that its faults are raised, and not what the app sees of an explanation.
+            metrics = client._metrics  # noqa: SLF001
+            return metrics.explain(metric, value, named=True, strict=client.strict and client is not self._stand_in)
+
         def record_person(person: Person, metric: str, value: object) -> bool:
             return self._take(person, metric, value)
 
@@ -213,6 +222,7 @@ class Capture:
         self._replace(Client, "__init__", init)
         self._replace(Client, "record", record)
         self._replace(MetricHandle, "record", record_handle)
+        self._replace(Client, "explain", explain)
         self._replace(Client, "set_consent", set_consent)
         self._replace(Client, "flush", settled)
         self._replace(Client, "aflush", settled_async)

@@ -195,12 +195,6 @@ class Capture:
         def record(client: Client, metric: str, value: object) -> bool:
             return self._take(client, metric, value)
 
-        @guarded(lambda: None)
-        def explain(client: Client, metric: str, value: object = None) -> Explanation | None:
-            # The client of a capture is strict so that its faults are raised, and not what the app sees of an explanation.
-            metrics = client._metrics  # noqa: SLF001
-            return metrics.explain(metric, value, named=True, strict=client.strict and client is not self._stand_in)
-
         def record_person(person: Person, metric: str, value: object) -> bool:
             return self._take(person, metric, value)
 
@@ -222,13 +216,22 @@ class Capture:
         self._replace(Client, "__init__", init)
         self._replace(Client, "record", record)
         self._replace(MetricHandle, "record", record_handle)
-        self._replace(Client, "explain", explain)
         self._replace(Client, "set_consent", set_consent)
         self._replace(Client, "flush", settled)
         self._replace(Client, "aflush", settled_async)
         self._replace(Client, "close", settled)
         self._replace(Person, "record", record_person)
         self._replace_times()
+        self._replace_explain()
+
+    def _replace_explain(self) -> None:
+        @guarded(lambda: None)
+        def explain(client: Client, metric: str, value: object = None) -> Explanation | None:
+            # The client of a capture is strict so that its faults are raised, and not what the app sees of an explanation.
+            metrics = client._metrics  # noqa: SLF001
+            return metrics.explain(metric, value, named=True, strict=client.strict and client is not self._stand_in)
+
+        self._replace(Client, "explain", explain)
 
     def _replace_times(self) -> None:
         def record_time(client: Client, metric: str, seconds: float) -> bool:

@@ -260,11 +260,6 @@ class Sender:
         with self._orders.changed:
             self._outbox.make_due()
 
-    def hurry(self) -> None:
-        """Send what is queued now, and return at once; for tests of apps."""
-        with self._orders.changed:
-            self._outbox.hurry(0)
-
     def flush(self, timeout: float, *, again: bool = True) -> bool:
         """Send what is queued now; return whether all of it was sent, spooled or lost within `timeout` seconds."""
         # Reports that may not travel yet are not waited for, and stay. If the server answers, what waits on disk is sent, too. If

@@ -99,7 +99,7 @@ class Arrival:
         if self.undeclared:
             yield f"{plural(sum(self.undeclared.values()), 'undeclared answer')} ({few([*self.undeclared])})"
         if self.clipped:
-            yield f"{plural(sum(self.clipped.values()), 'clipped number')} ({few([*self.clipped])})"
+            yield f"{plural(sum(self.clipped.values()), 'clipped answer')} ({few([*self.clipped])})"
 
     def _named(self, what: str, total: int) -> str:
         """Name the metrics of a number, each with its own unless there is one; empty if none is known."""

@@ -391,3 +391,10 @@ def test_terms_are_checked():
     """From Python, too."""
     with pytest.raises(ParameterError):
         Terms(users=0)
+
+
+def test_an_error_in_the_unit_of_the_range_is_written_as_its_part(run):
+    """A number of minutes is no percentage."""
+    err = run("--range", "0", "10080", "--epsilon", "1", "--within", "30")[-1]
+    assert "--within 30: write it as a part of the range; 30 of 10080 is 0.00298" in err
+    assert "did you mean" not in err

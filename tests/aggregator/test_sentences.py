@@ -156,7 +156,7 @@ def test_what_is_said_of_leaders(monkeypatch, rows, places, ahead, of, text):
 @pytest.mark.parametrize(
     ("limit", "text"),
     [
-        (0.12, "These reports detect no answer. They would detect one that 12% give half of the time."),
+        (0.12, "These reports detect no answer. They would detect, half of the time, one that 12% of people give."),
         (float("nan"), "These reports detect no answer, and could detect none, however many give it."),
     ],
 )

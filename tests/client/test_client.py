@@ -1063,7 +1063,7 @@ def test_explain_refuses(client_of):
 @pytest.mark.parametrize(
     ("metric", "answer", "words"),
     [
-        ("ui.tehme", None, "explain: 'ui.tehme': 'ui.tehme' is not declared in the registry; did you mean 'ui.theme'?"),
+        ("ui.tehme", None, "explain: 'ui.tehme': not declared in the registry; did you mean 'ui.theme'?"),
         ("ui.theme", "drak", "ui.theme: explain: 'drak' is not declared: an answer to ui.theme must be one of "),
         ("dark", "ui.theme", "explain: 'dark': the arguments are swapped: write the metric first, and then the answer"),
     ],

@@ -150,6 +150,8 @@ def test_init_overwrites_nothing(tmp_path, monkeypatch):
     (tmp_path / "metrics.toml").write_text("mine", "utf-8")
     with pytest.raises(ConfigurationError, match="is there already, and is left alone"):
         run(init)
+    with pytest.raises(ConfigurationError, match=r"write two lines into it: \[publication\] and trial = true$"):
+        run(init, "--trial")
     assert (tmp_path / "metrics.toml").read_text("utf-8") == "mine"
 
 

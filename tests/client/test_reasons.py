@@ -427,17 +427,17 @@ def test_an_answer_has_words(status, code, reason):
 @pytest.mark.parametrize(
     ("segments", "wrong", "meant"),
     [
-        ({}, "is missing", ""),
-        ({"arm": "c"}, "is 'c', which is not declared", ""),
-        ({"arm": "A"}, "is 'A', which is not declared", "; did you mean 'a'?"),
-        ({"amr": "a"}, "is missing", ""),
+        ({}, "is missing", "a"),
+        ({"arm": "c"}, "is 'c', which is not declared", "a"),
+        ({"arm": "B"}, "is 'B', which is not declared", "b"),
+        ({"amr": "a"}, "is missing", "a"),
     ],
 )
 def test_only_metrics_with_the_segment_stop(client_of, caplog, segments, wrong, meant):
     """What lacks a value, or has another one than declared, is told at once; other metrics go on."""
     client = client_of(segments=segments)
     (line,) = [line for line in caplog.messages if ": off: " in line]
-    why = f'the segment arm {wrong}: pass segments={{"arm": "a"}} to init, with one of a, b{meant}'
+    why = f'the segment arm {wrong}: pass segments={{"arm": "{meant}"}} to init, with one of a, b'
     assert f"split: off: the metric is off ({why}); " in line
     assert ("the registry declares no such segment, so it is not sent; did you mean 'arm'?" in caplog.text) is ("amr" in segments)
     assert client.record("ui.theme", "dark")
@@ -542,7 +542,7 @@ def test_a_number_beyond_the_range_is_named_while_developing(client_of, caplog, 
     assert caplog.messages == [f"deniable: size: clipped: {words}"] * named
     arrival = client.flush(60)
     assert arrival.clipped == ({"size": 2} if named else {})
-    clipped = f"; 2 clipped numbers (size); why: size: {INSTEAD['clipped'].words()}"
+    clipped = f"; 2 clipped answers (size); why: size: {INSTEAD['clipped'].words()}"
     assert str(arrival) == f"arrived: 3 reports (size){clipped * named}"
     assert client.stats()["clipped"] == 2
 
@@ -572,7 +572,10 @@ def test_a_set_that_is_cut_is_named_while_developing(client_of, caplog, options,
         assert client.record("to", answer)
     words = "['a', 'b', 'c'] has more than 2 options: 2 of them, drawn at random, counted; stats() counts such answers"
     assert caplog.messages == [f"deniable: to: clipped: {words}"] * named
-    assert client.flush(60).clipped == ({"to": 2} if named else {})
+    arrival = client.flush(60)
+    assert arrival.clipped == ({"to": 2} if named else {})
+    assert str(arrival).endswith(f"2 clipped answers (to); why: to: {INSTEAD['cut'].words()}") is named
+    assert "nearer end" not in str(arrival)
     assert client.stats()["clipped"] == 2
 
 
@@ -606,7 +609,7 @@ def test_a_name_that_is_none_is_told(client_of, caplog):
 @pytest.mark.parametrize(
     ("consent", "words"),
     [
-        ("yes", "consent is str, which is taken for a no: pass True or False"),
+        ("yes", "consent is the text 'yes', which is taken for a no: pass True or False"),
         (lambda: 1 / 0, "the consent function raised ZeroDivisionError, which is taken for a no; strict=True shows where"),
     ],
 )
@@ -629,11 +632,11 @@ def test_a_mistyped_segment_is_told_before_what_it_turns_off(client_of, caplog):
 
 def test_a_timeout_is_a_number_of_seconds(client_of, caplog):
     """Anything else is said, and does not stop the app."""
-    words = "timeout must be a number of seconds"
+    words = "timeout: write a number of seconds"
     client = client_of()
     for call in (client.flush, client.close):
         assert call(timeout="5").why == call(None).why == words
-    assert caplog.messages == [f"deniable: {name}: timeout: {words}" for name in ("flush", "close")]
+    assert caplog.messages == [f"deniable: {name}: {words}" for name in ("flush", "close")]
     with pytest.raises(ParameterError, match=words):
         client_of(strict=True).flush("5")
 

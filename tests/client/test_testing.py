@@ -637,3 +637,20 @@ def test_an_address_only_while_it_serves(registry):
         assert server.dsn.startswith("http://pk_stub@127.0.0.1:")
     with pytest.raises(ConfigurationError):
         _ = server.dsn
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_an_explanation_is_the_same_under_a_capture(registry, monkeypatch, caplog, begun):
+    """Of an undeclared answer, of an undeclared metric, and in strict mode: the capture changes what `record` does alone."""
+    monkeypatch.setattr(deniable, "_client", None)
+    with Capture(registry):
+        if begun:
+            deniable.init(registry=registry, consent=True, segments={"platform": "linux"})
+        explained = deniable.explain("ui.theme", "drak")
+        assert explained
+        assert explained.metric == "ui.theme"
+        assert deniable.explain("ui.thme") is None
+        assert "error" not in "".join(caplog.messages)
+        strict = deniable.Client(registry=registry, consent=True, segments={"platform": "linux"}, strict=True)
+        with pytest.raises(ParameterError, match="'drak' is not declared"):
+            strict.explain("ui.theme", "drak")

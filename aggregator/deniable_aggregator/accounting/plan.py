@@ -145,7 +145,8 @@ def plan(
         times = period.MOST_IN_MONTH[metric.period] if days is None else period.most_in_days(metric.period, days)
         occasions = metric.per_period * times if reports is None else reports
         responses = declared.permanent.kept_responses if declared.permanent else 0
-        draws = int(min(occasions, most, responses, allowance.answers_ever))
+        in_time = allowance.answers if days is None and reports is None else inf  # the device makes no more in a month
+        draws = int(min(occasions, most, responses, allowance.answers_ever, in_time))
         uses.append(
             Use(
                 metric=metric,

@@ -30,8 +30,9 @@ _MONTH = 31  # days of a plot that is for no stated time
 
 
 def account(parser: argparse.ArgumentParser) -> Callable[[Namespace], int]:
-    """``deniable account [--registry FILE] [--metric ID...] [--days D]``, or with ``--epsilon E``, or with ``--gaussian S``."""
+    """``deniable account [FILE] [--metric ID...] [--days D]``, or with ``--epsilon E``, or with ``--gaussian S``."""
     # Exit status: 0 done, 1 if the budget does not allow all of it, 2 for wrong usage or a registry that cannot be read.
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a registry, as with --registry")
     parser.add_argument("--registry", metavar="FILE", help="default: metrics.toml, unless there is --epsilon")
     parser.add_argument("--metric", nargs="+", default=[], metavar="ID", help="of the registry (default: all)")
     parser.add_argument("--days", type=int, metavar="D", help="days with one report a period (default: a calendar month)")
@@ -66,6 +67,9 @@ def _account(arguments: Namespace) -> int:
     from deniable_aggregator.accounting import library
     from deniable_aggregator.accounting.statement import statement
 
+    if arguments.file and arguments.registry:
+        raise ConfigurationError("a registry is named twice: leave out --registry")
+    arguments.registry = arguments.registry or arguments.file
     draw = drawing("accounting.plot") if arguments.plot else None  # a missing library is reported before the work
     planned = None if arguments.epsilon else _plan(arguments)
     spends = planned.spends if planned else _stated(arguments)

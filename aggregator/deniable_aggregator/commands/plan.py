@@ -105,6 +105,11 @@ def _check_purpose(arguments: argparse.Namespace) -> None:
     if arguments.file is None and not _kinds(arguments):
         how = "deniable plan FILE --users N, such as deniable plan metrics.toml --users 1e5"
         raise ConfigurationError(f"state a registry: {how}; or one of --values, --options and --range")
+    if arguments.range and arguments.within is not None and arguments.within >= 1:
+        low, high = (float(read_number(end)) for end in arguments.range)
+        if arguments.within < high - low:
+            part = f"{arguments.within:g} of {high - low:g} is {arguments.within / (high - low):.3g}"
+            raise ConfigurationError(f"--within {arguments.within:g}: write it as a part of the range; {part}")
     if all(each is None for each in (arguments.users, arguments.within, arguments.difference, arguments.leads_by)):
         aims = "--users, --within, --difference or --leads-by"
         raise ConfigurationError(f"state {aims}: how many people there are, or what is to be seen")

@@ -133,17 +133,20 @@ class Telemetry:
     # What is recorded
 
     def record(self, metric: str, value: object) -> bool:
-        """Record an answer, if the person has agreed. See `deniable.record`."""
-        return self.off is None and self._begun().record(metric, value)
+        """Record an answer, if the person has agreed; the command ``telemetry`` records nothing. See `deniable.record`."""
+        return self.off is None and not self._looks and self._begun().record(metric, value)
 
     def record_usage(self, command: str = "") -> None:
-        """Record the metrics of ``deniable init --cli`` that the registry still declares: call it once in each run."""
+        """Record the metrics of ``deniable init --cli`` that the registry still declares: call it once in each run.
+
+        The command ``telemetry`` itself is no use of the tool, and records nothing.
+        """
         try:
             answer = self.decision
-            if self.off is not None or answer is None:
+            if self.off is not None or answer is None or self._looks:
                 return
             client = self._begun()
-            named = (client.strict or client._local) and not self._looks  # noqa: SLF001 - our own
+            named = client.strict or client._local  # noqa: SLF001 - our own
             for metric, value in usage.answers(answer, self.version, command).items():
                 prepared = client._metrics.prepared.get(metric)  # noqa: SLF001 - our own
                 if prepared is not None:
@@ -229,24 +232,20 @@ class Telemetry:
 
     def _begun(self) -> Client:
         import deniable
-        from deniable.messages.log import log
 
         if self._client is None or self._client is not deniable._client:  # a test, for one, has replaced it  # noqa: SLF001
-            # A run of the command `telemetry` is over too soon for an answer. So it sends nothing, unless it waits for one.
-            stops = self._looks and self._options["exit"] != "wait"
-            consent = (lambda: True) if stops else True  # what is asked later begins with nothing that earlier runs left
-            self._client = deniable.init(self._dsn, registry=self._registry, consent=consent, **self._options)
-            if self._looks:
-                log.hide()  # the command itself says what hinders, and that its answers are dropped is normal
-            if stops and self._client._session is not None:  # noqa: SLF001 - our own
-                self._client._session.sender.stop()  # noqa: SLF001
+            self._client = deniable.init(self._dsn, registry=self._registry, consent=True, **self._options)
         return self._client
 
     def _looking(self) -> Client:
         """Make a client that records and sends nothing, and knows why another one would not."""
         from deniable.client import Client
+        from deniable.messages.log import log
 
-        return Client(dsn=self._dsn, registry=self._registry, consent=False, **self._options)
+        client = Client(dsn=self._dsn, registry=self._registry, consent=False, **self._options)
+        if self._looks:
+            log.hide()  # the command itself says what hinders
+        return client
 
     def _state(self, state: str) -> str:
         """Say whether telemetry is on, and how to change that."""

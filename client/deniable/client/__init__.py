@@ -382,7 +382,7 @@ class Client:
             None if the metric is off or not declared, which the log says. The example of an undeclared answer is one of what is
             reported instead, and the log says so if the DSN leads to this machine. If `strict`, these cases raise an error.
         """
-        return self._metrics.explain(metric, value, named=self._local)  # as `record` names an undeclared answer
+        return self._metrics.explain(metric, value, named=self._local, strict=self.strict)  # named as `record` does
 
     @guarded(list)
     def journal(self) -> list[SentReport]:

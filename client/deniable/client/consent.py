@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from deniable.device.journal import Journal
     from deniable.transport import Sender
 
+_WORDS = ("", "yes", "no", "y", "n", "true", "false", "on", "off", "1", "0")
+
 
 class Consent:
     """Whether the person agreed. Only True is a yes."""
@@ -89,7 +91,7 @@ class Consent:
         if answer is True or answer is False:
             return
         if error is None:
-            words = f"consent is {type(answer).__name__}, which is taken for a no: pass True or False"
+            words = f"consent is {_seen(answer)}, which is taken for a no: pass True or False"
         else:
             words = f"the consent function raised {type(error).__name__}, which is taken for a no; strict=True shows where"
         if self._strict:
@@ -98,3 +100,10 @@ class Consent:
         if not self._warned:
             log.warning("deniable: %s", words)
         self._warned = True
+
+
+def _seen(answer: object) -> str:
+    """Say what stands where True or False is needed. A person may have written a text, so only a short word is quoted."""
+    if type(answer) is str:
+        return f"the text {answer!r}" if answer.lower() in _WORDS else "a text"
+    return "None" if answer is None else f"of type {type(answer).__name__}"

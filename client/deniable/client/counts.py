@@ -68,6 +68,7 @@ class Counts:
     __slots__ = (
         "_by_metric",
         "_clipped",
+        "_cut",
         "_facts",
         "_last",
         "_undeclared",
@@ -99,6 +100,7 @@ class Counts:
         self._facts: dict[tuple[str, str], str] = {}  # what was told of reasons and metrics
         self._undeclared: dict[str, int] = {}  # as `undeclared`, by metric, while the app is developed
         self._clipped: dict[str, int] = {}  # the same of `clipped`
+        self._cut: Counter[str] = Counter()  # the same of sets alone
 
     def drop(
         self,
@@ -146,11 +148,14 @@ class Counts:
         metric: str,
         *,
         named: bool,  # as for `mistake`
+        of_set: bool = False,
     ) -> None:
         """Count a number beyond the range of its metric, or a set that was cut."""
         self.clipped += 1
         if named:
             _count(self._clipped, metric)
+            if of_set:
+                _count(self._cut, metric)
 
     def drops(self) -> Drops:
         """Return what became of answers so far."""
@@ -171,7 +176,7 @@ class Counts:
             for metric in metrics or [""]:
                 lines.setdefault((reason, self._facts.get((reason, metric), "")), []).append(metric)
         words = [self._why(*about, few(metrics)) for about, metrics in lines.items()]
-        instead = {"undeclared": drops.undeclared, "clipped": drops.clipped}
+        instead = {"undeclared": drops.undeclared, "clipped": drops.clipped - self._cut, "cut": drops.clipped & self._cut}
         return [*words, *(f"{few([*counts])}: {INSTEAD[name].words()}" for name, counts in instead.items() if counts)]
 
     def _why(self, reason: str, facts: str, metrics: str) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_TIMEOUT = "timeout must be a number of seconds"
+_TIMEOUT = "write a number of seconds"
 
 
 class Guarded(Protocol):
@@ -62,9 +62,9 @@ def settling(method: Callable[P, Arrival]) -> Callable[P, Arrival]:
         except TypeError:
             client: Guarded = args[0]  # type: ignore[assignment]
             if client.strict:
-                raise ParameterError(_TIMEOUT) from None
+                raise ParameterError(f"timeout: {_TIMEOUT}") from None
             warn_once(method.__name__, "timeout", _TIMEOUT)
-            return Arrival(why=_TIMEOUT)
+            return Arrival(why=f"timeout: {_TIMEOUT}")
         return method(*args, **kwargs)
 
     return guarded(lambda: SWALLOWED)(settling_method)

@@ -92,27 +92,29 @@ class Metrics:
         value: object,
         *,
         named: bool,  # whether the DSN leads to this machine: elsewhere the log says nothing of an answer, nor of what may be one
+        strict: bool,  # whether the app wants errors
     ) -> Explanation | None:
         """Explain what a metric sends. What is wrong with the metric or the answer is logged, and raised if strict."""
         if metric not in self.prepared:
             error = self.unknown(metric, value)
-            if self._strict:
+            if strict:
                 raise error
             known = named or metric in self.off
             words = _UNEXPLAINED if self._declared and not known else str(error)
-            warn_once("explain", repr(metric) if known else "unknown_metric", words)
+            subject = repr(metric) if known else "unknown_metric"  # it stands before the words
+            warn_once("explain", subject, words.removeprefix(f"{subject} is "))
             return None
         from deniable.explanation import Explanation  # noqa: PLC0415 - few programs explain
 
         _, fault = (None, None) if value is None else self.prepared[metric].position(value)
-        if isinstance(fault, ParameterError) and (self._strict or named):
+        if isinstance(fault, ParameterError) and (strict or named):
             from deniable.client.undeclared import undeclared  # noqa: PLC0415 - only a mistake needs it
 
             fault = undeclared(self.prepared[metric].metric, value, fault)
-            if not self._strict:
+            if not strict:
                 end = "" if str(fault).endswith("?") else "."
                 warn_once(metric, "explain", f"{fault}{end} The example is one of what is reported instead")
-        if fault is not None and (self._strict or not isinstance(fault, ParameterError)):
+        if fault is not None and (strict or not isinstance(fault, ParameterError)):
             raise fault
         return Explanation.of(self.registry, metric, self.budget, value, instead=True)
 

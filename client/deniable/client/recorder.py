@@ -147,7 +147,7 @@ class Recorder:
 
     def _clip(self, metric: Metric, value: object, *, reported: bool) -> None:
         """Count what is clipped, and warn about it while the app is developed: the unit of a number may be wrong."""
-        self._counts.clip(metric.id, named=self._developed)
+        self._counts.clip(metric.id, named=self._developed, of_set=metric.kind.options)
         if self._developed:
             from deniable.client.undeclared import clipped  # noqa: PLC0415 - as in `_record`
 

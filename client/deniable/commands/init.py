@@ -188,7 +188,9 @@ def init(parser: argparse.ArgumentParser) -> Run:
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
         except FileExistsError:
-            raise ConfigurationError(f"{path} is there already, and is left alone; name another with --file") from None
+            trial = "; to try things out with it, write two lines into it: [publication] and trial = true" * arguments.trial
+            words = f"{path} is there already, and is left alone; name another with --file{trial}"
+            raise ConfigurationError(words) from None
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
         print(f"{path}: {'six' if arguments.cli else 'two'} metrics of {app}. Next:")

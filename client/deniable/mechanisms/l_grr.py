@@ -87,7 +87,7 @@ class LGrr(Grr, Shifted):
     """
 
     name = "l_grr"
-    summary = "keep the truth with the larger of two odds, else another value, and report that with noise anew each time"
+    summary = "draw once: mostly the truth, else another value; keep it, and report it with new noise each time"
 
     def _parameters(self) -> dict[str, Any]:
         claims = super()._parameters()

@@ -159,6 +159,10 @@ INSTEAD: Mapping[str, Reason] = {
     "clipped": Reason(
         "a number beyond the range was reported as the nearer end", "see what the app measures, or widen `range` in metrics.toml"
     ),
+    "cut": Reason(
+        "a set of more options than `most` was cut: those that counted were drawn at random",
+        "raise `most` in metrics.toml if such answers are frequent",
+    ),
 }
 """Why what was reported is not what was recorded, by the field of `flush` that counts it."""
 

@@ -205,15 +205,16 @@ class Registry:
         for name in metric.segments:
             value, declared = values.get(name), self.segments[name]
             if value not in declared:
-                from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
+                from deniable.registry.lookalike import nearest  # noqa: PLC0415 - only a mistake needs it
 
                 wrong = (
                     f"the segment {name} is missing"
                     if value is None
                     else f"the segment {name} is {value!r}, which is not declared"
                 )
-                mended = f'pass segments={{"{name}": "{declared[0]}"}} to init, with one of {", ".join(declared)}'
-                raise ParameterError(f"{wrong}: {mended}{did_you_mean(value, declared)}")
+                meant = nearest(value, declared) or declared[0]
+                mended = f'pass segments={{"{name}": "{meant}"}} to init, with one of {", ".join(declared)}'
+                raise ParameterError(f"{wrong}: {mended}")
             words.append(f"{name}={values[name]}")
         return ",".join(words)
 

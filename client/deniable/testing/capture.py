@@ -13,6 +13,7 @@ import deniable
 from deniable.arrival import Arrival
 from deniable.client import Client
 from deniable.client.environment import caller
+from deniable.client.guard import guarded
 from deniable.client.metrics import no_time
 from deniable.client.people import NO_FUNCTION, Person
 from deniable.client.undeclared import clipped, undeclared
@@ -33,6 +34,8 @@ __tracebackhide__ = True  # pytest shows where the app records, and not how that
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+
+    from deniable.explanation import Explanation
 
 _NO_REGISTRY = (
     "no registry is known, so nothing can be checked: set deniable_registry = metrics.toml in the ini file of pytest, or write "
@@ -219,6 +222,16 @@ class Capture:
         self._replace(Client, "close", settled)
         self._replace(Person, "record", record_person)
         self._replace_times()
+        self._replace_explain()
+
+    def _replace_explain(self) -> None:
+        @guarded(lambda: None)
+        def explain(client: Client, metric: str, value: object = None) -> Explanation | None:
+            # The client of a capture is strict so that its faults are raised, and not what the app sees of an explanation.
+            metrics = client._metrics  # noqa: SLF001
+            return metrics.explain(metric, value, named=True, strict=client.strict and client is not self._stand_in)
+
+        self._replace(Client, "explain", explain)
 
     def _replace_times(self) -> None:
         def record_time(client: Client, metric: str, seconds: float) -> bool:

@@ -27,6 +27,13 @@ def _registry(config: pytest.Config) -> Path | None:
     return config.rootpath / path if path else usual if usual.is_file() else None
 
 
+def _refuse_beside(request: pytest.FixtureRequest, other: str) -> None:
+    """Fail a test that uses the other of our two fixtures, too."""
+    if other in request.fixturenames:
+        words = "deniable_capture takes the answers before they are sent, and deniable_stub_server would get none"
+        pytest.fail(f"{words}: use one of them in a test", pytrace=False)
+
+
 @pytest.fixture
 def deniable_capture(request: pytest.FixtureRequest, _new_device: None) -> Iterator[Capture]:
     """Capture the answers that are recorded during the test; see `deniable.testing.Capture`.
@@ -36,6 +43,7 @@ def deniable_capture(request: pytest.FixtureRequest, _new_device: None) -> Itera
     """
     from deniable.testing.capture import Capture  # noqa: PLC0415 - see above
 
+    _refuse_beside(request, "deniable_stub_server")
     failed_before = request.session.testsfailed
     with Capture(_registry(request.config)) as capture:
         yield capture
@@ -64,6 +72,7 @@ def deniable_stub_server(
     from deniable.testing.stub import StubServer  # noqa: PLC0415
     from deniable.transport import Sender  # noqa: PLC0415
 
+    _refuse_beside(request, "deniable_capture")
     failed_before = request.session.testsfailed
     with StubServer(_registry(request.config)) as server:
         begin = Client.__init__

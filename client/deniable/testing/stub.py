@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections import Counter, deque
 from dataclasses import dataclass
 from hashlib import sha256
@@ -17,6 +18,7 @@ from deniable.messages.plural import plural
 from deniable.messages.reasons import ANSWERS, of_answer, of_refusal
 from deniable.registry import Registry, load
 from deniable.testing.intake import check, identify, inflate
+from deniable.transport import Sender
 from deniable.upload_rules import Refused
 from deniable.wire import addresses
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from deniable.wire.report import Report
 
+_LOOK = 0.05  # seconds after which what was queued meanwhile is sent, too
 _SILENCE = 30.0  # seconds after which an idle connection is closed
 
 
@@ -175,7 +178,7 @@ class StubServer:
         return [report for received in self.batches for report in received.reports]
 
     def wait(self, reports: int = 1, timeout: float = 5.0) -> Wait:
-        """Wait for reports.
+        """Wait for reports. What the clients of this process have queued is sent meanwhile, as by `flush`.
 
         Parameters
         ----------
@@ -189,8 +192,17 @@ class StubServer:
         Wait
             True if they came in time. Its text says what came, and what did not and why.
         """
-        with self._changed:
-            in_time = self._changed.wait_for(lambda: len(self.reports) >= reports, timeout)
+        deadline = time.monotonic() + timeout
+        in_time = False
+        while not in_time:
+            left = max(0.0, deadline - time.monotonic())
+            for sender in Sender.all():
+                with sender._orders.changed:  # noqa: SLF001 - our own
+                    sender._outbox.hurry(0)  # noqa: SLF001
+            with self._changed:
+                in_time = self._changed.wait_for(lambda: len(self.reports) >= reports, min(left, _LOOK))
+            if not left:
+                break
         came = f"{plural(len(self.reports), 'report')} of {reports} came"
         return Wait(in_time, len(self.reports), came if in_time else "; ".join([came, *self._lack()]))
 
@@ -212,7 +224,8 @@ class StubServer:
             if number and reason in ANSWERS:
                 yield f"{plural(number, 'answer')} dropped as {reason}: {ANSWERS[reason].words()}"
         if counts["pending"]:
-            yield f"{plural(counts['pending'], 'report')} kept for another try"
+            tried = any(attempt.code for attempt in self.attempts)
+            yield f"{plural(counts['pending'], 'report')} {'kept for another try' if tried else 'not sent yet'}"
         if not (counts["recorded"] or counts["disabled"] or self.attempts):
             yield "the client of this process has recorded nothing"
 

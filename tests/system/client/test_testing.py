@@ -140,6 +140,58 @@ def test_after():
     assert not (registry_file.parent / "state").exists()
 
 
+def test_a_wait_sends(registry_file):
+    """Nobody needs to call flush before: what is recorded before or during the wait is sent."""
+    test = """
+from threading import Timer
+
+import deniable
+
+def test_wait(deniable_stub_server):
+    deniable.init(registry="metrics.toml", consent=True, segments={"platform": "linux"})
+    deniable.record("ui.theme", "dark")
+    waited = deniable_stub_server.wait(1, timeout=120)
+    assert waited, waited
+    Timer(0.2, deniable.record, ("ui.dark", True)).start()
+    waited = deniable_stub_server.wait(2, timeout=120)
+    assert waited, waited
+"""
+    settings = {"DENIABLE_FLUSH_INTERVAL": "3600"}
+    done = run_pytest(registry_file.parent, test, **settings)
+    assert "1 passed" in done.stdout, done.stdout
+
+
+def test_both_fixtures_in_one_test(registry_file):
+    """Such a test fails at its setup in either order, says why, and leaves nothing behind for others."""
+    test = """
+import pytest
+import deniable
+
+def test_capture_first(deniable_capture, deniable_stub_server):
+    pass
+
+def test_stub_first(deniable_stub_server, deniable_capture):
+    pass
+
+def test_asked_for_later(deniable_capture, request):
+    with pytest.raises(pytest.fail.Exception, match="use one of them"):
+        request.getfixturevalue("deniable_stub_server")
+
+def test_stub(deniable_stub_server):
+    deniable.init(registry="metrics.toml", consent=True, segments={"platform": "linux"})
+    assert deniable.record("ui.theme", "dark")
+    assert deniable.flush(60)
+
+def test_capture(deniable_capture):
+    deniable.init(registry="metrics.toml", consent=True, segments={"platform": "linux"})
+    assert deniable.record("ui.theme", "dark")
+    assert deniable_capture.values("ui.theme") == ["dark"]
+"""
+    done = run_pytest(registry_file.parent, test)
+    assert "3 passed, 2 errors" in done.stdout, done.stdout
+    assert "deniable_stub_server would get none: use one of them in a test" in done.stdout, done.stdout
+
+
 def test_answers_before_init_fail_the_test(registry_file):
     """Under both fixtures: a device drops them, and the test would pass."""
     test = """

@@ -60,7 +60,8 @@ def in_words(
 def _undetected(limit: float) -> str:
     if isnan(limit):
         return "These reports detect no answer, and could detect none, however many give it."
-    return f"These reports detect no answer. They would detect one that {figures.share(limit, limit)} give half of the time."
+    least = figures.share(limit, limit)
+    return f"These reports detect no answer. They would detect, half of the time, one that {least} of people give."
 
 
 def _of_yes(yes: ValueEstimate) -> str:

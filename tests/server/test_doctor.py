@@ -252,6 +252,15 @@ def test_a_kind_of_server_that_is_missing(good, roles, status, seen):
     assert (finding.status, finding.seen) == (status, seen)
 
 
+def test_servers_that_were_not_restarted_after_an_app_was_added(good):
+    """They serve the other apps: the environment was read at their start."""
+    shop, dice = Store(good.redis, "shop"), Store(good.redis, "dice")
+    finding = pipeline.servers(dice, lambda: registries.served([shop, dice]))
+    assert (finding.status, finding.seen) == ("fault", "servers run, but serve shop only")
+    assert finding.remedy.startswith("restart them: ")
+    assert pipeline.servers(shop).status == "ok"
+
+
 def test_batches_that_wait_long():
     """A minute is a warning, an hour, the shortest period, a fault."""
     for seconds, kind in ((1.0, "ok"), (61.0, "warning"), (3601.0, "fault")):
@@ -597,7 +606,7 @@ def test_what_is_the_same_of_many_apps_is_said_once(good, monkeypatch, capsys, r
     monkeypatch.setenv("DENIABLE_REGISTRY", paths)
     assert cli.main(["doctor", "--redis-url", good.url]) == 1  # they have keys, and no server
     output = capsys.readouterr().out
-    assert output.count("none says that it runs") == output.count("none gives a sign of life") == 1
+    assert output.count("servers run, but serve shop only") == output.count("none gives a sign of life") == 1
     assert "The same of app-1, app-2, app-3, app-4, app-5, app-6, app-7, app-8, app-9, app-10 and 19 more." in output
     assert "ok       workers (shop): 1 alive\n" in output
     assert "warning  keys (app-0): 1 ingest, 0 read, 0 admin\n" in output

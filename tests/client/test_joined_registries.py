@@ -1,4 +1,4 @@
-"""Several registries are joined as paths are; who writes a comma is told."""
+"""Several registries are joined as paths are; who writes a comma is advised."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from deniable.errors import RegistryError
 from deniable.registry.published import load_all
 
 
-@pytest.mark.parametrize(("joined", "told"), [("a.toml,b.toml", True), ("a.toml", False)])
-def test_a_comma_between_registries_is_told(joined, told):
+@pytest.mark.parametrize(("paths", "comma"), [("a.toml,b.toml", True), ("a.toml", False)])
+def test_a_comma_between_registries_is_told(paths, comma):
     """A file of that name is missing, and the error says how several are joined."""
     with pytest.raises(RegistryError, match="the registry is missing") as raised:
-        load_all(joined)
-    assert (f"join them by '{os.pathsep}'" in str(raised.value)) == told
+        load_all(paths)
+    assert (f"join them by '{os.pathsep}'" in str(raised.value)) == comma

@@ -625,8 +625,8 @@ def test_what_is_the_same_of_many_apps_is_said_once(good, monkeypatch, capsys, r
     assert cli.main(["doctor", "--redis-url", good.url]) == 1  # they have keys, and no server
     output = capsys.readouterr().out
     assert output.count("servers run, but serve shop only") == output.count("none gives a sign of life") == 1
-    some = "app-0, app-1, app-2, app-3, app-4, app-5, app-6, app-7, app-8, app-9"
-    assert f"fault    servers ({some} and 20 more): servers run, but serve shop only" in output
+    first_ten = "app-0, app-1, app-2, app-3, app-4, app-5, app-6, app-7, app-8, app-9"
+    assert f"fault    servers ({first_ten} and 20 more): servers run, but serve shop only" in output
     assert "The same of app-1, app-2, app-3, app-4, app-5, app-6, app-7, app-8, app-9, app-10 and 19 more, but for" in output
     assert "ok       workers (shop): 1 alive\n" in output
     assert "warning  keys (app-0): 1 ingest, 0 read, 0 admin\n" in output

@@ -13,15 +13,15 @@ from deniable_server import create_app
 @pytest.fixture
 def of_kind(settings):
     """Make a server that serves something only."""
-    made = []
+    servers = []
 
     def make(serves):
         flask = create_app(replace(settings, serves=serves))
-        made.append(flask.extensions["deniable"])
+        servers.append(flask.extensions["deniable"])
         return flask.test_client()
 
     yield make
-    for known in made:
+    for known in servers:
         for app in known.apps.values():
             app.store._client.close()
 

@@ -93,7 +93,7 @@ def write(path: Path, text: str, mode: int = 0o600) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Draw passwords for the users of the store.")
     parser.add_argument("acl", type=Path, help="users.acl as shipped")
-    parser.add_argument("--folder", type=Path, help="write the files of all processes there; it must not exist")
+    parser.add_argument("--folder", type=Path, help="write the files of all processes there; a new folder, or an empty one")
     parser.add_argument(
         "--store",
         metavar="HOST:PORT",
@@ -121,10 +121,10 @@ def main() -> None:
         sys.stdout.write(acl)
         sys.stderr.write("".join(f"{user} {password}\n" for user, password in passwords.items()))
         return
-    try:
-        arguments.folder.mkdir(mode=0o711)
-    except FileExistsError:
-        parser.error(f"--folder {arguments.folder} is there already: name a new one, so that no password is lost")
+    if arguments.folder.exists() and not (arguments.folder.is_dir() and not any(arguments.folder.iterdir())):
+        parser.error(f"--folder {arguments.folder} is not empty: name a new folder, so that no password is lost")
+    arguments.folder.mkdir(mode=0o711, exist_ok=True)
+    arguments.folder.chmod(0o711)  # also of a folder that was there: nobody else may write to it
     metrics_key = token_hex(24)
     # The store's own user reads this one; 192 random bits cannot be found from their hash.
     write(arguments.folder / "users.acl", acl, 0o644)
@@ -139,6 +139,8 @@ def main() -> None:
         if before and (before / f"{user}.env").is_file():  # a new version may have new users
             text = renewed((before / f"{user}.env").read_text("utf-8"), password, metrics_key)
         write(arguments.folder / f"{user}.env", text)
+    following = f"put these files in the place of those in {before}" if before else "start the store with users.acl"
+    sys.stdout.write(f"wrote {arguments.folder}: users.acl, and a file for each process. Next: {following} (deploy/README.md)\n")
 
 
 if __name__ == "__main__":

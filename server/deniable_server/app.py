@@ -76,7 +76,7 @@ def create_app(
     flask.extensions["deniable"] = known
     trace.register(flask)  # first, so that every request has a number
     answered = counted.register(flask, known)
-    problem.register(flask, outage)
+    problem.register(flask, outage, settings.serves)
     gate.register(flask, settings)
     audit_trail.register(flask, apps, *_history(settings))
     for part in _parts(settings.serves, settings.about):

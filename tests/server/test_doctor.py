@@ -141,6 +141,22 @@ def test_a_store_that_is_full(examined, good):
     assert "maxmemory" in findings["memory"]["seen"]
 
 
+def test_the_memory_of_a_small_store():
+    """Below 10 MiB whole numbers would hide how much is left."""
+    finding = store.memory({"used_memory": 2_013_266, "maxmemory": 2 << 20})
+    assert finding.seen == "96% of its maxmemory used (1.9 of 2.0 MiB)"
+    assert "(512 of 1,024 MiB)" in store.memory({"used_memory": 512 << 20, "maxmemory": 1 << 30}).seen
+
+
+def test_a_store_that_is_away_comes_first(monkeypatch, capsys, registry_file):
+    """The first line names it, and what is well of this machine comes after it."""
+    monkeypatch.setenv("DENIABLE_REGISTRY", str(registry_file))
+    assert cli.main(["doctor", "--redis-url", "redis://127.0.0.1:1/0"]) == 3
+    output = capsys.readouterr()
+    assert output.out.splitlines()[0].startswith("1 fault: store")
+    assert output.err.startswith("fault    store: ")
+
+
 def test_a_wrong_configuration(examined, registry_file):
     """Without settings that can be read there is nothing to look at."""
     assert examined("", registry=str(registry_file))[0] == 2
@@ -252,6 +268,15 @@ def test_a_kind_of_server_that_is_missing(good, roles, status, seen):
     assert (finding.status, finding.seen) == (status, seen)
 
 
+def test_servers_that_were_not_restarted_after_an_app_was_added(good):
+    """They serve the other apps: the environment was read at their start."""
+    shop, dice = Store(good.redis, "shop"), Store(good.redis, "dice")
+    finding = pipeline.servers(dice, lambda: registries.served([shop, dice]))
+    assert (finding.status, finding.seen) == ("fault", "servers run, but serve shop only")
+    assert finding.remedy.startswith("restart them: ")
+    assert pipeline.servers(shop).status == "ok"
+
+
 def test_batches_that_wait_long():
     """A minute is a warning, an hour, the shortest period, a fault."""
     for seconds, kind in ((1.0, "ok"), (61.0, "warning"), (3601.0, "fault")):
@@ -311,12 +336,14 @@ def test_releases_of_another_definition(examined, good, registry_file):
     declared = registry.load(registry_file).metrics["ui.theme"]
     tag = fingerprint(declared, mechanisms.of(declared).canonical)
 
-    def publish(version, fingerprint_):
+    def publish(version, fingerprint_, n=9):
         stratum = Stratum("ui.theme", version, fingerprint_, "2026-11-21", "")
-        good.redis.hset(schema.RELEASES.of("shop", "ui.theme"), "|".join(map(str, stratum)), release.Release().note())
+        good.redis.hset(schema.RELEASES.of("shop", "ui.theme"), "|".join(map(str, stratum)), release.Release(n=n).note())
 
     publish(1, tag)
     publish(2, "0" * 16)  # another version may be what it likes
+    assert examined(good)[1]["definitions"]["status"] == "ok"
+    publish(1, "f" * 16, n=0)  # a release without reports
     assert examined(good)[1]["definitions"]["status"] == "ok"
     publish(1, "f" * 16)
     good.redis.hdel(schema.RELEASES.of("shop", "ui.theme"), "|".join(map(str, Stratum("ui.theme", 1, tag, "2026-11-21", ""))))
@@ -362,7 +389,7 @@ def test_a_definition_that_was_restored(examined, good, registry_file):
 
     def publish(fingerprint_, period):
         stratum = Stratum("ui.theme", 1, fingerprint_, period, "")
-        good.redis.hset(schema.RELEASES.of("shop", "ui.theme"), "|".join(map(str, stratum)), release.Release().note())
+        good.redis.hset(schema.RELEASES.of("shop", "ui.theme"), "|".join(map(str, stratum)), release.Release(n=9).note())
 
     publish(tag, "2026-11-20")
     publish("f" * 16, "2026-11-20")
@@ -597,8 +624,10 @@ def test_what_is_the_same_of_many_apps_is_said_once(good, monkeypatch, capsys, r
     monkeypatch.setenv("DENIABLE_REGISTRY", paths)
     assert cli.main(["doctor", "--redis-url", good.url]) == 1  # they have keys, and no server
     output = capsys.readouterr().out
-    assert output.count("none says that it runs") == output.count("none gives a sign of life") == 1
-    assert "The same of app-1, app-2, app-3, app-4, app-5, app-6, app-7, app-8, app-9, app-10 and 19 more." in output
+    assert output.count("servers run, but serve shop only") == output.count("none gives a sign of life") == 1
+    first_ten = "app-0, app-1, app-2, app-3, app-4, app-5, app-6, app-7, app-8, app-9"
+    assert f"fault    servers ({first_ten} and 20 more): servers run, but serve shop only" in output
+    assert "The same of app-1, app-2, app-3, app-4, app-5, app-6, app-7, app-8, app-9, app-10 and 19 more, but for" in output
     assert "ok       workers (shop): 1 alive\n" in output
     assert "warning  keys (app-0): 1 ingest, 0 read, 0 admin\n" in output
     assert output.count(" keys (") == 2

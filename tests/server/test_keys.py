@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from deniable.errors import ConfigurationError, ParameterError
 from deniable.transport.dsn import Dsn
 from deniable_aggregator.store import Store
 from deniable_aggregator.store.outage import Outage
+from deniable_aggregator.store.uploads import registries
 from deniable_server.access.key_ring import FRESH_SECONDS, STALE_SECONDS, Ring
 from deniable_server.access.keys import Key, KeyStore
 from deniable_server.access.roles import ROLES, draw, why_unknown
@@ -168,6 +170,18 @@ def test_a_key_is_for_an_app_that_is_declared(command, registry_file, monkeypatc
     monkeypatch.delenv("DENIABLE_REGISTRY")
     assert command("create", "--role", "read")[0] == 2
     assert command("list", app=None)[0] == 2
+
+
+def test_a_key_of_an_app_that_no_running_server_has(command, registry_file, tmp_path, monkeypatch, real_redis):
+    """Servers that serve other apps answer 401 to it until they are started anew; before the first start nothing is said."""
+    blog = tmp_path / "blog.toml"
+    blog.write_text(registry_file.read_text("utf-8").replace('app = "shop"', 'app = "blog"'), "utf-8")
+    monkeypatch.setenv("DENIABLE_REGISTRY", os.pathsep.join([str(registry_file), str(blog)]))
+    assert "warning" not in command("create", "--role", "ingest", app="blog")[2]
+    registries.say(Store(real_redis, "shop"), registries.Loaded("server", "f" * 64, "web-1:7"))
+    assert "servers run, but serve shop only: restart them" in command("create", "--role", "ingest", app="blog")[2]
+    registries.say(Store(real_redis, "blog"), registries.Loaded("server", "f" * 64, "web-1:7"))
+    assert "warning" not in command("create", "--role", "ingest", app="blog")[2]
 
 
 def test_a_store_that_is_away_is_said(command, monkeypatch):

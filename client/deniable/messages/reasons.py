@@ -234,7 +234,10 @@ SERVED: Mapping[str, Reason] = {
 CODES: Mapping[str, Reason] = {
     "missing_key": Reason("the upload came without its key", "see whether a proxy removes the header Authorization"),
     "unknown_key": Reason("the server does not know the DSN's key", f"{_KEY}; what waits is kept for two days"),
-    "not_found": Reason("the server has no such address", "correct the path of the DSN: https://KEY@host[/prefix]/app"),
+    **dict.fromkeys(
+        ("not_found", "serves_ingest"),
+        Reason("the server has no such address", "correct the path of the DSN: https://KEY@host[/prefix]/app"),
+    ),
     "method_not_allowed": Reason("the address takes no uploads", "correct host and path of the DSN"),
     "rate_limited": Reason(
         "the server's limit of requests is reached",
@@ -244,6 +247,10 @@ CODES: Mapping[str, Reason] = {
     "store_full": Reason("the server's store has no room", f"{_KEPT}; raise maxmemory of the store, or give it a larger disk"),
     "store_unavailable": Reason(
         "the server cannot use its store", f"{_KEPT}; the server's log says why, and so does `deniable doctor` there"
+    ),
+    "serves_query": Reason(
+        "the server answers queries only",
+        f"{_KEPT}; have the proxy send uploads to the server with DENIABLE_SERVES=ingest",
     ),
     "internal": Reason("the server has failed", "read its log, and report the bug"),
     "all_rejected": Reason("no report of the upload can be counted", "the log has the reason for each metric"),

@@ -75,7 +75,7 @@ from __future__ import annotations
 import re
 import tomllib
 from decimal import Decimal
-from os import PathLike
+from os import PathLike, pathsep
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -255,6 +255,8 @@ def read(path: str | Path) -> str:
         return Path(path).read_bytes().decode()
     except FileNotFoundError:
         rule = "the registry is missing: name another file, or have `deniable init` write one"
+        if "," in str(path):
+            rule = f"{rule}; if these are several, join them by '{pathsep}'"
         raise RegistryError([Fault(str(Path(path).absolute()), "-", rule)]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise RegistryError([Fault(str(path), "-", f"the registry cannot be read: {text.unreadable(error)}")]) from None

@@ -26,7 +26,7 @@ Codes = dict[int, tuple[str, ...]]
 
 ANYWHERE: Codes = {
     400: ("malformed_request", "repeated_parameter"),
-    404: ("not_found",),
+    404: ("not_found", "serves_ingest"),
     405: ("method_not_allowed",),
     411: ("length_required",),
     413: ("body_too_large",),
@@ -128,7 +128,7 @@ OPERATIONS = (
             413: ("inflated_too_large",),
             415: ("media_type", "content_encoding"),
             422: ("idempotency_mismatch", "all_rejected"),
-            503: ("backlog_full", "store_full"),
+            503: ("backlog_full", "store_full", "serves_query"),
         },
     ),
     Operation(
@@ -137,7 +137,7 @@ OPERATIONS = (
         "Get the signed registry",
         {200: "SignedRegistry"},
         key="ingest",
-        codes=KEYED | {404: ("no_signed_registry",)},
+        codes=KEYED | {404: ("no_signed_registry",), 503: ("serves_query",)},
     ),
     Operation(
         "get", addresses.SCRIPT, "Get the SDK for web pages, as a script", {200: None, 304: None}, media=("text/javascript",)

@@ -41,7 +41,7 @@ def doctor(parser: argparse.ArgumentParser) -> Run:
             return _check_settings(arguments)
         from deniable_aggregator.store.errors import AWAY, cause, remedy
         from deniable_aggregator.store.server.embedded import redacted
-        from deniable_server.doctor import examine
+        from deniable_server.doctor import Finding, examine
         from deniable_server.settings import Settings
 
         settings = Settings.from_environment(options.environment(arguments))
@@ -53,10 +53,13 @@ def doctor(parser: argparse.ArgumentParser) -> Run:
                 if arguments.json:
                     print(json.dumps(asdict(finding)))
         except AWAY as error:
+            groups, seen = _groups(findings), f"{cause(error)} ({redacted(settings.redis_url)})"
             if not arguments.json:
-                _print_all(_groups(findings))
-            print(f"fault    store: {cause(error)} ({redacted(settings.redis_url)})", file=sys.stderr)
-            print(f"         {remedy(error, settings.redis_url, settings.serves)}", file=sys.stderr)
+                print(_conclusion([[Finding("store", "fault", seen)], *groups]), flush=True)
+            print(f"fault    store: {seen}", file=sys.stderr)
+            print(f"         {remedy(error, settings.redis_url, settings.serves)}", file=sys.stderr, flush=True)
+            if not arguments.json:
+                _print_all(groups)
             return options.STORE_STATUS
         finally:
             client.close()
@@ -138,11 +141,16 @@ def _print(group: list[Finding]) -> None:
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         print(f"\033[{_COLOURS[first.status]}m{mark}\033[0m", end="", file=terminal.raw(sys.stdout))
         mark = ""
-    app = f" ({first.app})" if first.app else ""
+    same = all((each.seen, each.meaning, each.remedy) == (first.seen, first.meaning, first.remedy) for each in others)
+    app = f" ({_names(group) if same else first.app})" if first.app else ""
     print(f"{mark}  {first.check}{app}: {first.seen}")
     for text in filter(None, (first.meaning, first.remedy)):
         print(f"         {text}")
-    if others:
-        names = ", ".join(other.app for other in others[:_NAMED])
-        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-        print(f"         The same of {names}{more}.")
+    if others and not same:
+        print(f"         The same of {_names(others)}, but for names and numbers.")
+
+
+def _names(findings: Sequence[Finding]) -> str:
+    """Write the apps of findings, the first ones by name."""
+    more = f" and {len(findings) - _NAMED} more" if len(findings) > _NAMED else ""
+    return f"{', '.join(each.app for each in findings[:_NAMED])}{more}"

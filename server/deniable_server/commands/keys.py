@@ -48,6 +48,7 @@ def keys(parser: argparse.ArgumentParser) -> Run:
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
         from deniable_aggregator.store import Store
+        from deniable_aggregator.store.uploads import registries
         from deniable_server.access.keys import KeyStore
 
         variables = options.environment(arguments)
@@ -56,7 +57,8 @@ def keys(parser: argparse.ArgumentParser) -> Run:
         if not app:
             which = f"one of {', '.join(sorted(apps))}" if apps else "its name in the registry"
             raise ConfigurationError(f"a key is for one app: give --app, {which}")
-        of_app = Store(options.opened(variables["DENIABLE_REDIS_URL"]), app)
+        client = options.opened(variables["DENIABLE_REDIS_URL"])
+        of_app = Store(client, app)
         store = KeyStore(of_app)
         if arguments.action == "create":
             if app not in apps and not arguments.undeclared:
@@ -64,7 +66,12 @@ def keys(parser: argparse.ArgumentParser) -> Run:
                 raise ConfigurationError(
                     f"{rule}: name its metrics.toml by --registry or DENIABLE_REGISTRY, or give --undeclared"
                 )
-            return _create(store, arguments.role, arguments.name)
+            status = _create(store, arguments.role, arguments.name)
+            elsewhere = registries.served(Store(client, other) for other in apps)
+            if elsewhere and app not in elsewhere:
+                warning = f"warning: servers run, but serve {', '.join(elsewhere)} only: restart them"
+                print(f"{warning} with a DENIABLE_REGISTRY that names the registry of {app}", file=sys.stderr)
+            return status
         options.check_known(variables, [of_app])
         if arguments.action == "list":
             return _list(store, as_json=arguments.json)

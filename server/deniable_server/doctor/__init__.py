@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.store import Store
 from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused, cause, user
 from deniable_aggregator.store.server import about
 from deniable_aggregator.store.server.servers import primaries
+from deniable_aggregator.store.uploads import registries
 from deniable_server.doctor import host, pipeline, store
 from deniable_server.doctor.finding import Finding, Status, alike
 from deniable_server.doctor.served import Served
@@ -40,11 +42,13 @@ def examine(
     skipped: dict[str, None] = {}  # names of checks
     yield from _checked("", store.checks(settings, served, client), skipped)
     away: dict[Hashable, str] = {}  # servers that did not answer, and why: none is waited for twice
+    serving = cache(lambda: registries.served(Store(client, app) for app in served.apps))
     for app in served.apps:
         home = Store(client, app).place
         if home not in away:
             try:
-                yield from list(_checked(app, pipeline.checks(settings, app, client, served.sources.get(app)), skipped))
+                checks = pipeline.checks(settings, app, client, served.sources.get(app), serving)
+                yield from list(_checked(app, checks, skipped))
                 continue
             except AWAY as error:
                 away[home] = cause(error)

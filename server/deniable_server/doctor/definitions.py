@@ -25,8 +25,8 @@ def definitions(registry: Registry, store: Store) -> Finding:
     live = 0
     for metric in registry.definitions:
         tag, first = Declared.of(metric).fingerprint, dict[str, str]()  # the first period of each definition
-        for stratum in release.listed(store, metric.id):
-            if stratum.version == metric.version:
+        for stratum, note in release.listed(store, metric.id).items():
+            if stratum.version == metric.version and note.n:  # a release without a report publishes nothing
                 live += stratum.fingerprint == tag
                 first[stratum.fingerprint] = min(stratum.period, first.get(stratum.fingerprint, stratum.period))
         # What came after the definition of today was given up: the definition is restored.

@@ -23,7 +23,7 @@ from deniable_server.doctor.finding import Finding
 from deniable_server.settings import Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from deniable.declared import Definition
     from deniable.registry import Registry
@@ -49,12 +49,13 @@ def checks(
     app: str,
     client: Client,
     source: Source | None,  # of the app's registry; None if that has faults
+    serving: Callable[[], Sequence[str]],  # returns the apps that a living server serves
 ) -> dict[str, Callable[[], Finding]]:
     """Return the checks of an app, by name. Some need its registry."""
     store = Store(client, app)
     named: dict[str, Callable[[], Finding]] = {
         "store server": lambda: store_server(store),
-        "servers": lambda: servers(store),
+        "servers": lambda: servers(store, serving),
         "workers": lambda: workers(app, revived(store)),
         "backlog": lambda: backlog(app, health.read(store), settings.max_backlog),
         "lag": lambda: lag(app, health.read(store)),
@@ -109,7 +110,10 @@ def revived(store: Store) -> Health:
         time.sleep(_LOOK_SECONDS)
 
 
-def servers(store: Store) -> Finding:
+def servers(
+    store: Store,
+    serving: Callable[[], Sequence[str]] = list,  # returns the apps that a living server serves
+) -> Finding:
     """Check that servers live, of which one takes reports and one shows results; the same may do both."""
     running = [each for each in registries.running(store) if each.serves]
     uploads, answers = (any(each.takes_uploads for each in running), any(each.answers for each in running))
@@ -124,6 +128,14 @@ def servers(store: Store) -> Finding:
         remedy += " with DENIABLE_SERVES=ingest (deploy/private/ingest.env)"
         meaning = "no report is taken: devices keep theirs for later"
         return Finding("servers", "fault", f"no server takes uploads: {alive}", meaning, remedy, store.app)
+    if elsewhere := serving():
+        more = f" and {len(elsewhere) - _NAMED} more" if len(elsewhere) > _NAMED else ""
+        seen, meaning = (
+            f"servers run, but serve {', '.join(elsewhere[:_NAMED])}{more} only",
+            "uploads and queries are answered 401",
+        )
+        remedy = "restart them: they read the environment at their start, and SIGHUP has them read files only"
+        return Finding("servers", "fault", seen, meaning, remedy, store.app)
     served = store.backlog() or KeyStore(store).load()
     meaning = "no report is taken, and nobody sees results" + ("" if served else "; the app was not served yet")
     seen = "none says that it runs"

@@ -61,6 +61,8 @@ _COPY = (
 _OFF = 2.0  # seconds between the clocks that need attention; answers of the store take less
 _STALE_DAYS = 2.0
 _DAY = 86_400.0
+_MIB = 1 << 20
+_SMALL = 10 * _MIB  # below it, tenths of a MiB matter
 _TOO_FAR = 3600.0  # the shortest period
 
 
@@ -253,7 +255,8 @@ def memory(info: dict[str, Any]) -> Finding:
         return Finding(
             "memory", "warning", seen, meaning, "set maxmemory in the store's redis.conf to half of what its machine has for it"
         )
-    seen = f"{used / most:.0%} of its maxmemory used ({used >> 20:,} of {most >> 20:,} MiB)"
+    digits = 1 if most < _SMALL else 0
+    seen = f"{used / most:.0%} of its maxmemory used ({used / _MIB:,.{digits}f} of {most / _MIB:,.{digits}f} MiB)"
     refused = f"from {room.UPLOADS:.0%} on uploads are refused with 503 store_full"
     if room.left(info, room.COUNTING) <= 0:
         meaning = f"{refused}, and from {room.COUNTING:.0%} on nothing is counted"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.outage import Outage
 
 RETRY_SECONDS = 5
+_ROUTE_SECONDS = 60  # after which devices try again where somebody has to correct a proxy
 
 
 class Problem(Refused):
@@ -85,6 +86,7 @@ def log_failure(error: Exception) -> None:
 def register(
     app: Flask,  # the server
     outage: Outage,  # says why the store cannot be used
+    serves: str,  # the setting
 ) -> None:
     """Turn every error of the app into a problem."""
     app.register_error_handler(Refused, written)
@@ -96,7 +98,13 @@ def register(
     @app.errorhandler(HTTPException)
     def on_http(error: NotFound) -> Response:
         status = error.code or 500
+        if status == HTTPStatus.NOT_FOUND and serves == "query" and request.path in (addresses.REPORTS, addresses.REGISTRY):
+            detail = "this server answers queries only; send uploads to the one with DENIABLE_SERVES=ingest"
+            return written(Problem(503, "serves_query", detail, retry_after=_ROUTE_SECONDS))  # devices keep their reports
         code, detail = _CODES.get(status, (f"http_{status}", HTTPStatus(status).phrase))
+        if status == HTTPStatus.NOT_FOUND and serves == "ingest":
+            code = "serves_ingest"
+            detail = f"{detail}; this server takes uploads only: ask the one with DENIABLE_SERVES=query"
         answer = written(Problem(status, code, detail))
         for name, value in error.get_headers():
             if name == "Allow":  # with 405; its other headers describe werkzeug's page, which is not sent

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from deniable_aggregator.store.errors import AWAY, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable, Iterable, Mapping
 
     from deniable_aggregator.store import Store
 
@@ -77,6 +78,16 @@ def running(store: Store) -> list[Loaded]:
     """Return what living processes say of an app's registry, in order."""
     members: list[bytes] = store.script("running")([store.registries], [LIFE_SECONDS])
     return sorted(Loaded(*each.decode().split(" ", 3)) for each in members)  # type: ignore[arg-type] # the role is one of ours
+
+
+def served(stores: Iterable[Store]) -> list[str]:
+    """Return the names of apps that a living server serves, of those whose server of the store answers."""
+    names = []
+    for store in stores:
+        with suppress(AWAY):
+            if any(each.serves for each in running(store)):
+                names.append(store.app)
+    return names
 
 
 class Signs:

@@ -84,7 +84,7 @@ def served(stores: Iterable[Store]) -> list[str]:
     """Return the names of apps that a living server serves, of those whose server of the store answers."""
     names = []
     for store in stores:
-        with suppress(AWAY):
+        with suppress(*AWAY):
             if any(each.serves for each in running(store)):
                 names.append(store.app)
     return names

@@ -361,7 +361,7 @@ def test_a_percentage_is_a_number(run):
         (["--values", "8", "--within", "2", "--epsilon", "1"], "within = 2.0: write a wanted error between 0 and 1"),
         (
             ["--range", "0", "60000", "--within", "600", "--epsilon", "1"],
-            "within = 600.0: write a wanted error between 0 and 1; it is of a share, or part of the range of a number",
+            "--within 600: write it as a part of the range; 600 of 60000 is 0.01",
         ),
         (["--values", "8", "--users", "10", "--epsilon", "1", "--per-day", "0"], "reports a day = 0.0: write a number above 0"),
         (["--values", "8", "--users", "10", "--epsilon", "1", "--mechanism", "binary"], "binary"),

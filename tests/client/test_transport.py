@@ -261,7 +261,9 @@ def test_what_a_flush_could_not_deliver_is_not_tried_twice(sending, spool, monke
 
 def test_a_refused_key_without_a_spool(sending):
     """Where nothing is kept on disk, what was queued is lost, and counted."""
-    sender = sending(Fake(401), SenderSettings(flush_at=2, flush_interval=60), count=6)
+    queued = threading.Event()
+    sender = sending(Fake(lambda _b, _h: queued.wait(60) and 401), SenderSettings(flush_at=2, flush_interval=60), count=6)
+    queued.set()
     assert sender.flush(60)
     assert sender.counts == {"undelivered": 6}
 

@@ -337,10 +337,10 @@ def test_the_file_stands_first_as_in_other_commands(run, small):
 
 def test_a_month_counts_no_more_answers_than_the_device_makes(run, tmp_path):
     """Five weeks may begin in a month, but a metric with answers_per_month = 2 is answered twice."""
-    kept = metric_toml(
+    theme = metric_toml(
         "ui.theme", values=["a", "b", "c", "d", "e", "f"], epsilon=1.0, epsilon_permanent=1.5, period="week", answers_per_month=2
     )
     path = tmp_path / "metrics.toml"
-    path.write_text(registry_toml(kept), "utf-8")
+    path.write_text(registry_toml(theme), "utf-8")
     (use,) = json.loads(run(path, "--json")[1])["metrics"]
     assert (use["kept_responses"], use["basic"]) == (2, use["reserved_in_month"])

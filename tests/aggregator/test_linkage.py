@@ -63,8 +63,8 @@ def test_every_class_has_k_records():
         sizes = np.bincount(voters._classes(roll, k))
         assert sizes.min() >= k
         assert sizes.sum() == 1000
-    made = reviews.ratings(302, np.random.default_rng(2))
-    assert sorted(set(np.bincount(reviews._groups(made, 5)))) == [5, 7]
+    table = reviews.ratings(302, np.random.default_rng(2))
+    assert sorted(set(np.bincount(reviews._groups(table, 5)))) == [5, 7]
 
 
 @pytest.mark.parametrize(("epsilon", "size"), [(0.5, 2), (1, 6), (3, 2)])
@@ -156,7 +156,5 @@ def test_the_document_shows_what_the_command_prints():
     """The first three rows of each story have no noise of devices, so they are always the same."""
     text = DOCUMENT.read_text("utf-8")
     linked = voters.attacks(people=3000, k=5, epsilon=1, rng=np.random.default_rng(1))
-    for each in linked[1:4]:
-        assert re.search(
-            rf"^{re.escape(each.published)} +{each.named / 3000:.1%} .* {each.guesses / 3000:.1%} ", text, re.MULTILINE
-        )
+    for row in linked[1:4]:
+        assert re.search(rf"^{re.escape(row.published)} +{row.named / 3000:.1%} .* {row.guesses / 3000:.1%} ", text, re.MULTILINE)

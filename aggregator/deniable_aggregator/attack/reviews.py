@@ -74,43 +74,43 @@ def attacks(
     checks.count("people", people, 100)
     checks.count("k", k, 2)
     checks.count("reviews", reviews)
-    made = ratings(people, rng)
-    known = _reviews(made, min(reviews, _RATED), rng)
-    groups = _groups(made, k)
-    raters = _raters(made)
+    table = ratings(people, rng)
+    known = _reviews(table, min(reviews, _RATED), rng)
+    groups = _groups(table, k)
+    raters = _raters(table)
     posteriors, without = np.empty((2, people, 2)), np.empty((2, people, 2))
-    found, sizes, liked = np.zeros(people, bool), np.bincount(groups), np.bincount(groups, made.answer)
+    sure, sizes, liked = np.zeros(people, bool), np.bincount(groups), np.bincount(groups, table.answer)
     for person in range(people):
         likely = _likelihood(raters, people, *(each[person] for each in known))
-        found[person] = likely.argmax() == person and likely[person] >= SURE * likely.sum()
-        posteriors[:, person] = _shares(likely, made.answer), _shares(np.bincount(groups, likely) / sizes, liked / sizes)
+        sure[person] = likely.argmax() == person and likely[person] >= SURE * likely.sum()
+        posteriors[:, person] = _shares(likely, table.answer), _shares(np.bincount(groups, likely) / sizes, liked / sizes)
         others, is_own = likely.copy(), np.arange(len(sizes)) == groups[person]
         others[person] = 0.0
-        fewer, liked_others = sizes - is_own, liked - made.answer[person] * is_own
+        fewer, liked_others = sizes - is_own, liked - table.answer[person] * is_own
         in_groups = np.bincount(groups, others) / fewer
-        without[:, person] = _shares(others, made.answer), _shares(in_groups, liked_others / fewer)
+        without[:, person] = _shares(others, table.answer), _shares(in_groups, liked_others / fewer)
         if advance:
             advance()
-    nobody, platform, weeks = np.zeros(people, bool), made.segments[:, 0], made.seen
+    nobody, platform, weeks = np.zeros(people, bool), table.segments[:, 0], table.seen
     cells = platform * _WEEKS + weeks
-    segments = np.ravel_multi_index(tuple(made.segments.T), (_PLATFORMS, _VERSIONS, _LANGUAGES)).astype(np.int64)
+    segments = np.ravel_multi_index(tuple(table.segments.T), (_PLATFORMS, _VERSIONS, _LANGUAGES)).astype(np.int64)
     opened = "reports with {}"
     return (
-        of_nothing(made.answer, 2, rng),
-        judged("ratings under pseudonyms", posteriors[0], without[0], made.answer, found, rng),
-        judged(f"groups of {k} alike", posteriors[1], without[1], made.answer, nobody, rng),
-        of_reports(opened.format("the month"), made.answer, weeks // _MONTH, epsilon, 2, rng),
-        of_reports(opened.format("week and platform"), made.answer, cells, epsilon, 2, rng),
-        of_reports(opened.format("platform, version and language"), made.answer, segments, epsilon, 2, rng),
-        of_reports(opened.format("these and the week"), made.answer, segments * _WEEKS + weeks, epsilon, 2, rng),
+        of_nothing(table.answer, 2, rng),
+        judged("ratings under pseudonyms", posteriors[0], without[0], table.answer, sure, rng),
+        judged(f"groups of {k} alike", posteriors[1], without[1], table.answer, nobody, rng),
+        of_reports(opened.format("the month"), table.answer, weeks // _MONTH, epsilon, 2, rng),
+        of_reports(opened.format("week and platform"), table.answer, cells, epsilon, 2, rng),
+        of_reports(opened.format("platform, version and language"), table.answer, segments, epsilon, 2, rng),
+        of_reports(opened.format("these and the week"), table.answer, segments * _WEEKS + weeks, epsilon, 2, rng),
     )
 
 
-def _reviews(made: Ratings, reviews: int, rng: np.random.Generator) -> tuple[Integers, Integers, Integers]:
+def _reviews(table: Ratings, reviews: int, rng: np.random.Generator) -> tuple[Integers, Integers, Integers]:
     """Return the films, stars and weeks of public reviews, (people, reviews) each: some differ a little, and some are wrong."""
-    people = len(made.answer)
-    chosen = np.argsort(rng.random(made.film.shape), axis=1)[:, :reviews]
-    film, stars, week = (np.take_along_axis(each, chosen, axis=1) for each in made[:3])
+    people = len(table.answer)
+    chosen = np.argsort(rng.random(table.film.shape), axis=1)[:, :reviews]
+    film, stars, week = (np.take_along_axis(each, chosen, axis=1) for each in table[:3])
     off = rng.random((2, people, reviews)) < _OFF
     stars = np.clip(stars + off[0] * rng.choice([-1, 1], off[0].shape), 0, _STARS - 1)
     week = np.clip(week + off[1] * rng.integers(-_NEAR, _NEAR + 1, off[1].shape), 0, _WEEKS - 1)
@@ -118,10 +118,10 @@ def _reviews(made: Ratings, reviews: int, rng: np.random.Generator) -> tuple[Int
     return np.where(wrong, rng.integers(0, _FILMS, wrong.shape), film), stars, week
 
 
-def _raters(made: Ratings) -> list[tuple[Integers, Integers, Integers]]:
+def _raters(table: Ratings) -> list[tuple[Integers, Integers, Integers]]:
     """Return, of each film, who rated it, with how many stars, and in which week."""
-    rated = [np.nonzero(made.film == film) for film in range(_FILMS)]
-    return [(people, made.stars[people, places], made.week[people, places]) for people, places in rated]
+    rated = [np.nonzero(table.film == film) for film in range(_FILMS)]
+    return [(people, table.stars[people, places], table.week[people, places]) for people, places in rated]
 
 
 def _likelihood(
@@ -146,11 +146,11 @@ def _shares(weights: Floats, liked: Floats | Integers) -> tuple[float, float]:
     return 1 - yes, yes
 
 
-def _groups(made: Ratings, k: int) -> Integers:
+def _groups(table: Ratings, k: int) -> Integers:
     """Join people who like the same kinds of films in groups of k or a few more; a group's ratings are published together."""
-    people = len(made.answer)
+    people = len(table.answer)
     kinds = np.stack(
-        [((made.stars + 1 >= _LIKED) & (made.film % _TASTES == taste)).sum(axis=1) for taste in range(_TASTES)], axis=1
+        [((table.stars + 1 >= _LIKED) & (table.film % _TASTES == taste)).sum(axis=1) for taste in range(_TASTES)], axis=1
     )
     order = np.lexsort((*(-kinds).T, kinds.argmax(axis=1)))
     groups = np.empty(people, np.int64)

@@ -95,8 +95,8 @@ def _of_records(
         order = rng.random((len(answers), ANSWERS))
         order[np.arange(len(answers)), answers] = 1.0  # never the true one
         excluded = np.argsort(order, axis=1)[:, :ruled_out]
-        for each in (weights, others):
-            np.put_along_axis(each, excluded, 0.0, axis=1)
+        for chances in (weights, others):
+            np.put_along_axis(chances, excluded, 0.0, axis=1)
     alone = counts.sum(axis=1)[classes] == 1
     # Where all others are ruled out, the totals are left.
     without = np.where(others.any(axis=1, keepdims=True), others, totals(answers, ANSWERS))
@@ -110,7 +110,7 @@ def _classes(roll: Voters, k: int) -> Integers:
     classes, left, number = np.empty(len(roll.answer), np.int64), [np.arange(len(roll.answer))], 0
     while left:
         records = left.pop()
-        for column in sorted(columns, key=lambda each: -float(np.ptp(each[records]))):
+        for column in sorted(columns, key=lambda values: -float(np.ptp(values[records]))):
             values = column[records]
             low = values <= np.median(values) if np.median(values) < values.max() else values < values.max()
             if k <= low.sum() <= len(records) - k:

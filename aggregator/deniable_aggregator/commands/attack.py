@@ -249,7 +249,7 @@ def _linked_row(linked: Linked) -> tuple[str, ...]:
 
 def _about_linkage(results: Sequence[Linked]) -> str:
     reports = [each for each in results if not isnan(each.bound)]
-    worst = max(reports, key=lambda each: each.named)
+    worst = max(reports, key=lambda linked: linked.named)
     return (
         "Shares of people with 95% intervals. An answer is claimed where it is at least 90% sure.\n"
         "Reports hide no segment and no period. "

@@ -781,7 +781,7 @@ def test_each_process_works_under_its_own_user(watched, registry_file, tmp_path)
         assert ask("/api/v1/pipeline").status_code == 200
         look_at_live_numbers(takes, tells, bodies["plugin"], sending, managing)
         # Each serves its part alone.
-        assert requests.post(f"{tells}/v1/reports", json={}, headers=headers, timeout=60).status_code == 404
+        assert requests.post(f"{tells}/v1/reports", json={}, headers=headers, timeout=60).status_code == 503
         assert requests.get(f"{takes}/api/v1/metrics", headers=headers, timeout=60).status_code == 404
         assert requests.get(f"{takes}/login", timeout=60).status_code == 404
         # The dashboard lets a read key in.

@@ -153,7 +153,7 @@ def test_reports_are_counted(composed, tmp_path):
     assert eventually(lambda: ask("pipeline")["looked"]), composed.log("worker")
     # Each serves its part alone.
     assert requests.get(f"{composed.url('ingest')}/api/v1/metrics", headers=headers, timeout=60).status_code == 404
-    assert requests.post(f"{composed.url('query')}/v1/reports", json={}, headers=headers, timeout=60).status_code == 404
+    assert requests.post(f"{composed.url('query')}/v1/reports", json={}, headers=headers, timeout=60).status_code == 503
 
 
 @pytest.mark.parametrize("name", ["ingest", "query"])

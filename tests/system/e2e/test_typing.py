@@ -47,7 +47,7 @@ from deniable import (
     StateError,
     Stopwatch,
 )
-from deniable.testing import Attempt, Capture, Captured, Clock, Received, StubServer, make_due
+from deniable.testing import Attempt, Capture, Captured, Clock, Received, StubServer, Wait, make_due
 
 
 def agreed() -> bool:
@@ -173,7 +173,7 @@ def check() -> None:
 def test_fixtures(deniable_capture: Capture, deniable_stub_server: StubServer, deniable_clock: Clock) -> None:
     assert_type(deniable_clock.now, datetime)
     assert_type(deniable_capture.all, list[Captured])
-    assert_type(deniable_stub_server.wait(3), bool)
+    assert_type(deniable_stub_server.wait(3), Wait)
 '''
 
 MISTAKES = """

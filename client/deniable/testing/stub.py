@@ -178,7 +178,7 @@ class StubServer:
         return [report for received in self.batches for report in received.reports]
 
     def wait(self, reports: int = 1, timeout: float = 5.0) -> Wait:
-        """Wait for reports. What the clients of this process have queued is sent meanwhile, as by `flush`.
+        """Wait for reports. What the clients of this process have queued is sent meanwhile, as by ``flush``.
 
         Parameters
         ----------

@@ -245,7 +245,7 @@ class _Kinds(NamedTuple):
 def epsilon(crowds: Sequence[Crowd], delta: float) -> float:
     """Return an epsilon at which all occasions together are (epsilon, delta)-private for an observer of all sums, rounded up."""
     listed = [crowd for crowd in crowds if crowd.count]
-    if len(listed) == listed[0].count == 1 if listed else False:
+    if [crowd.count for crowd in listed] == [1]:
         return listed[0].epsilon(delta)
     return min(together(listed).epsilon(delta), sum(crowd.count * crowd.local for crowd in listed))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deniable import mechanisms
+from deniable.registry.tables import MIN_REPORTS
 from deniable_aggregator import decode, tally
 from deniable_aggregator.decode.binomial import clopper_pearson
 from deniable_aggregator.decode.consistent import consistent
@@ -122,7 +123,7 @@ def of_releases(
     mechanism = mechanisms.make("grr", domain_size=size, epsilon=epsilon)
     posterior, without = totals(answers, size), totals(answers, size)
     for members in _members(cells):
-        if len(members) >= _MIN_REPORTS:
+        if len(members) >= MIN_REPORTS:
             reports = [mechanism.randomize(int(answers[person])) for person in members]
             counts, prior = tally.count(mechanism.layout, b"".join(reports)).counts[0], totals(answers, size)[0]
             of_each = {report: tally.count(mechanism.layout, report).counts[0] for report in set(reports)}
@@ -137,9 +138,6 @@ def _estimated(mechanism: Mechanism, counts: Integers, prior: Floats) -> Floats:
     estimate = decode.estimate(mechanism, tally.from_cells(mechanism.layout, counts))
     away, noise = float(np.square(estimate.frequency - prior).sum()), float(np.square(estimate.stderr).sum())
     return consistent(prior + max(1 - noise / away, 0.0) * (estimate.frequency - prior), complete=True)
-
-
-_MIN_REPORTS = 100
 
 
 def _members(cells: Integers) -> Iterator[Integers]:

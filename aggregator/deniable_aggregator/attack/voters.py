@@ -24,6 +24,7 @@ ANSWERS = 6  # diagnoses
 _PLACES, _YEARS, _DAYS = 12, 72, 365
 _REGION = 4  # places
 _BAND = 12  # years
+_USUAL = 0.6  # of people, who have a diagnosis that is usual for their age, apart from chance
 _RULED_OUT = 2  # answers that an observer with background knowledge knows to be wrong
 
 
@@ -48,9 +49,6 @@ def voters(
     usual = birthday * ANSWERS // (_YEARS * _DAYS)
     answer = np.where(rng.random(people) < _USUAL, usual, rng.integers(0, ANSWERS, people))
     return Voters(place, birthday, sex, answer)
-
-
-_USUAL = 0.6
 
 
 def attacks(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.accounting.central.noise import Noise
 
 _SEARCH = "search"
-_OURS = {"gaussian": None, "laplace": None, "sensitivity": None, "queries": None, "alpha": None, "csv": None}
+_OURS = ("gaussian", "laplace", "sensitivity", "queries", "alpha", "csv")
 _SHARED = {"delta", "check", "plot", "json"}
 _INSTEAD = {"reports": "--queries says how many", "group": "--sensitivity says how much they change together"}
 

@@ -89,9 +89,7 @@ def _figures(answers: Answers, counts: Integers) -> dict[str, float]:
     if metric.kind.options:
         of = defaultdict[str, float](float)
         for position, n in zip(answers.positions, counts.tolist(), strict=True):
-            chance = (
-                min(metric.most / max(position.bit_count(), 1), 1.0) if metric.most else 1
-            )  # of each option of longer answers
+            chance = metric.most / max(position.bit_count(), metric.most) if metric.most else 1.0  # of each option
             for bit, option in enumerate(metric.values):
                 of[visible(str(option))] += n * (position >> bit & 1) * chance
         return {option: n / people for option, n in of.items()}

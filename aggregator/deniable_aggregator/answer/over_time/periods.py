@@ -14,8 +14,7 @@ from deniable_aggregator.answer.select import state
 from deniable_aggregator.inference.shift import MEMORY
 
 if TYPE_CHECKING:
-    from collections.abc import Collection as Some
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from deniable.declared import Declared
     from deniable_aggregator.answer.select import Published, Selection
@@ -37,7 +36,7 @@ class Estimated(NamedTuple, Generic[R_co]):
 
 def estimate(
     dated: Sequence[tuple[int, Selection]],  # each with its place in the series
-    unfinished: Some[int] = (),  # places of those of which a part is missing
+    unfinished: Collection[int] = (),  # places of those of which a part is missing
 ) -> list[Estimated[Reading]]:
     """Read some releases."""
     readings = read([selection for _, selection in dated])

@@ -20,12 +20,5 @@ if total > 0 then
     lag = math.max(0, lag) * 1000
   end
 end
--- What was said before the store started may come from a copy, whose workers are dead. Its clock is read to the second.
-local life = tonumber(ARGV[2])
-local state = redis.pcall('INFO', 'server')
-local uptime = type(state) == 'string' and tonumber(string.match(state, 'uptime_in_seconds:(%d+)'))
-if uptime then
-  life = math.min(life, uptime + 2)
-end
-local alive = redis.call('ZCOUNT', KEYS[3], now - life, now + 1)
+local alive = redis.call('ZCOUNT', KEYS[3], now - believed(tonumber(ARGV[2])), now + 1)
 return {total, pending, math.floor(lag), redis.call('XLEN', KEYS[2]), alive, known}

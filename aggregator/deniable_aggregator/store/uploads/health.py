@@ -102,5 +102,5 @@ def read(store: Store) -> Health:
 
 def _of(partition: Partition) -> Health:
     keys = [partition.stream, partition.dead, partition.workers, partition.caught]
-    backlog, pending, lag, dead, workers, known = partition.script("look")(keys, [GROUP, LIFE_SECONDS])
+    backlog, pending, lag, dead, workers, known = partition.script("believed", "look")(keys, [GROUP, LIFE_SECONDS])
     return Health(backlog, pending, lag / 1000 if lag >= 0 else None, dead, workers, bool(known))

@@ -76,7 +76,7 @@ def take_back(store: Store, loaded: Loaded) -> None:
 
 def running(store: Store) -> list[Loaded]:
     """Return what living processes say of an app's registry, in order."""
-    members: list[bytes] = store.script("running")([store.registries], [LIFE_SECONDS])
+    members: list[bytes] = store.script("believed", "running")([store.registries], [LIFE_SECONDS])
     return sorted(Loaded(*each.decode().split(" ", 3)) for each in members)  # type: ignore[arg-type] # the role is one of ours
 
 

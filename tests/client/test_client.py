@@ -14,7 +14,8 @@ from time import monotonic
 from traceback import walk_tb
 
 import pytest
-from senders import FINAL, eventually, problem
+from senders import FINAL, problem
+from waiting import eventually
 
 import deniable
 from deniable import mechanisms

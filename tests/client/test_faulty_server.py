@@ -12,7 +12,7 @@ from itertools import pairwise
 from time import monotonic
 
 import pytest
-from senders import eventually
+from waiting import eventually
 
 from deniable.transport import Sender, SenderSettings, Spool
 from deniable.transport.dsn import Dsn

@@ -10,7 +10,7 @@ from time import monotonic, sleep, time
 
 import pytest
 from registries import metric_toml, registry_toml
-from senders import eventually
+from waiting import eventually
 
 from deniable import Budget, Caps, Client, SenderSettings, stopwatch
 from deniable.registry import parse

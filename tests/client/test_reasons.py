@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from registries import metric_toml, registry_toml
 from senders import Fake as Post
-from senders import eventually, problem, reports
+from senders import problem, reports
+from waiting import eventually
 
 import deniable
 from deniable.arrival import Arrival

@@ -8,7 +8,8 @@ import threading
 from time import monotonic, sleep
 
 import pytest
-from senders import QUICK, STRATUM, Fake, Hanging, eventually, payloads, problem, reports
+from senders import QUICK, STRATUM, Fake, Hanging, payloads, problem, reports
+from waiting import eventually
 
 from deniable.errors import ParameterError
 from deniable.source import jitter

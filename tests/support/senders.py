@@ -6,7 +6,7 @@ import gzip
 import json
 import threading
 from base64 import b64decode
-from time import monotonic, sleep
+from time import monotonic
 
 import pytest
 
@@ -23,16 +23,6 @@ QUICK = SenderSettings(flush_at=1000, flush_interval=60)
 def time_for_the_disk(monkeypatch):
     """Let a close wait briefly for the server, and long for the spool, however slow the disk is."""
     monkeypatch.setattr("deniable.transport._SPOOL_SHARE", 0.99)
-
-
-def eventually(condition, seconds: float = 60) -> bool:
-    """Wait for something to become true."""
-    end = monotonic() + seconds
-    while not condition():
-        if monotonic() > end:
-            return False
-        sleep(0.005)
-    return True
 
 
 def reports(count: int) -> list[Report]:

@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from senders import eventually
+from waiting import eventually
 
 from deniable.device.journal import Journal
 from deniable.device.state import State

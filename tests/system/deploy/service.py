@@ -7,12 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
-import requests
 from shipped import DEPLOY, ROOT, command, compose, environment, health, stages
+from waiting import eventually
 
 from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.store.server import embedded
@@ -50,19 +49,6 @@ def end(process: subprocess.Popen, seconds: float = 40) -> int:
 def children(pid: int) -> list[int]:
     """List the processes that a process has started."""
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def eventually(question, seconds: float = 180):
-    """Ask until the answer is yes, and return it."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            answer = question()
-        except (requests.ConnectionError, requests.Timeout):
-            answer = None
-        if answer or time.monotonic() > deadline:
-            return answer
-        time.sleep(0.1)
 
 
 # Needs a name space of its own for mounts; where tests run in a container that may not be allowed.

@@ -14,9 +14,10 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from service import clean, end, eventually, spawn
+from service import clean, end, spawn
 from shipped import DEPLOY, Private, environment
 from test_local import ready
+from waiting import eventually
 
 from deniable.commands.entry import main
 from deniable.wire.layout import Layout

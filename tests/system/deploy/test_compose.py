@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import requests
 import yaml
-from service import Service, clean, eventually
+from service import Service, clean
 from shipped import DEPLOY, ROOT, Private, compose, environment, stages, variables
+from waiting import eventually
 
 import deniable
 

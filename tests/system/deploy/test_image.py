@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from service import clean, eventually, read_only
+from service import clean, read_only
 from shipped import DEPLOY, ROOT, stages
+from waiting import eventually
 
 import deniable
 from deniable_aggregator.process.ports import free_port

@@ -12,8 +12,8 @@ import kubernetes_validate
 import pytest
 import requests
 import yaml
-from service import eventually
 from shipped import DEPLOY, compose, environment, stages, variables
+from waiting import eventually
 
 import deniable
 from deniable_server import create_app

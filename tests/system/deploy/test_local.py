@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
-from service import clean, end, eventually, spawn
+from service import clean, end, spawn
 from shipped import DEPLOY, ROOT, Private, environment
+from waiting import eventually
 
 from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.store import Store, Upload, connect

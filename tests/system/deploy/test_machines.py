@@ -10,8 +10,9 @@ from contextlib import ExitStack
 
 import pytest
 import redis
-from service import clean, eventually, spawn
+from service import clean, spawn
 from shipped import DEPLOY, environment
+from waiting import eventually
 
 from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.store import connect

@@ -11,8 +11,9 @@ from threading import Thread
 
 import pytest
 import requests
-from service import clean, eventually, spawn
+from service import clean, spawn
 from shipped import DEPLOY, compose
+from waiting import eventually
 
 from deniable_aggregator.process.ports import free_port
 

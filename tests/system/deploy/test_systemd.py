@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 import requests
-from service import BIN, children, clean, end, eventually, read_only, spawn
+from service import BIN, children, clean, end, read_only, spawn
 from shipped import DEPLOY, environment, variables
+from waiting import eventually
 
 from deniable_aggregator.process.ports import free_port
 

@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from machines import Machines
 from stores import WHEEL
+from waiting import eventually
 
 from deniable import mechanisms
 from deniable.commands.entry import main
@@ -604,19 +605,6 @@ def spawn(undo, log, settings, command):
     process = subprocess.Popen(command, env=clean() | settings, stdout=output, stderr=output)
     undo.callback(process.wait, 30)
     undo.callback(process.terminate)
-
-
-def eventually(question, seconds=120):
-    """Ask until the answer is yes, and return it."""
-    deadline = monotonic() + seconds
-    while True:
-        try:
-            answer = question()
-        except (requests.ConnectionError, requests.Timeout):
-            answer = None
-        if answer or monotonic() > deadline:
-            return answer
-        sleep(0.1)
 
 
 def batch(registry, metric, values):

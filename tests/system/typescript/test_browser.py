@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from webpage import age, databases, record, stats, visit
+from webpage import age, databases, record, stats, until, visit
 
 
 def test_a_strict_page_reports_and_breaks_no_policy(site, context):
@@ -83,7 +83,7 @@ def test_where_storage_is_refused_nothing_is_recorded(site, context):
     page = context.new_page()
     page.goto(f"{site.url}/frame")
     frame = page.frames[1]
-    frame.wait_for_function("window.telemetry !== undefined")
+    until(frame, "window.telemetry !== undefined")
     assert frame.evaluate("telemetry.record('theme', 'dark')") is False
     assert set(frame.evaluate("telemetry.stats()")["dropped"]) <= {"state", "disabled"}
     assert frame.evaluate("telemetry.flush()")["sent"] == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from webpage import age, record, visit
+from webpage import age, record, until, visit
 
 PAGE = """<!doctype html><html lang="en"><title>A page</title><main><h1>What this page sends</h1>
 <deniable-receipt></deniable-receipt></main><script type="module" src="/page.js"></script>"""
@@ -53,14 +53,14 @@ def test_its_switch_ends_collection_and_tells_the_page(page):
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.role") == "switch"
     page.keyboard.press("Space")
-    page.wait_for_function("document.querySelector('[role=status]').textContent !== ''")
+    until(page, "document.querySelector('[role=status]').textContent !== ''")
     assert page.inner_text("[role=status]") == "Nothing is sent. What was waiting is deleted."
     assert page.evaluate("[choice, telemetry.agreed()]") == [False, False]
     assert page.evaluate("telemetry.waiting()") == 0
     assert not record(page)
     assert page.evaluate("document.activeElement.role") == "switch"  # the focus stays
     page.keyboard.press("Space")
-    page.wait_for_function("window.choice")
+    until(page, "window.choice")
     assert page.evaluate("telemetry.agreed()")
 
 

@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 
 import pytest
-from webpage import age, ask, guide, record, stats, until_counted, visit
+from webpage import age, ask, guide, record, stats, until, until_counted, visit
 
 from deniable.commands.entry import main
 from deniable.commands.sheet import sheet
@@ -26,7 +26,7 @@ def test_a_page_that_comes_back_goes_on(site, context):
     page.evaluate("window.mark = 1")
     page.goto(f"{site.url}/other")
     page.go_back(wait_until="commit")  # a page that was kept is not loaded again
-    page.wait_for_function("window.shows.includes(true)")
+    until(page, "window.shows.includes(true)")
     assert page.evaluate("window.mark") == 1  # the page itself, and no new one
     assert record(page)
     page.evaluate("telemetry.flush()")
@@ -155,9 +155,9 @@ def test_the_plain_page_of_the_guide(site, context, tmp_path):
     page.click("text=Use the dark theme")
     assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 0}  # nobody agreed
     page.click("[role=switch]")
-    page.wait_for_function("telemetry.agreed()")
+    until(page, "telemetry.agreed()")
     page.click("text=Use the dark theme")
-    page.wait_for_function("telemetry.stats().recorded === 1")
+    until(page, "telemetry.stats().recorded === 1")
     assert page.evaluate("telemetry.flush()") == {"sent": 1, "left": 0}
     assert [report.stratum.metric for report in site.stub.reports] == ["ui.theme"]
     page.goto(f"{site.url}/other")

@@ -47,7 +47,6 @@ LEFT_OUT = pytest.StashKey[int]()
 CASES = pytest.StashKey[Counter[tuple[str, str | None, bool]]]()
 CAMPAIGN_CASES = 2
 """Cases of a campaign that run for each change, unless `first_cases` says otherwise; at night all do."""
-SYSTEM = Path(__file__).parent / "system"
 OTHER_STORES = {"both_stores": "wheel", "cluster_too": "cluster", "divided_too": "divided"}
 """By mark, the store that a test runs on, too."""
 CPU_SECONDS = 8.0
@@ -71,10 +70,22 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.addaudithook(_refuse_processes)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[pytest.CollectReport]:
+    """Let each worker begin with other modules: asserts of a module are rewritten by the first process that imports it."""
+    report = yield
+    worker = getattr(collector.config, "workerinput", None)
+    if worker and isinstance(collector, pytest.Directory):
+        modules = [node for node in report.result if isinstance(node, pytest.Module)]
+        first = len(modules) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+        for module in modules[first:] + modules[:first]:
+            with suppress(Exception, pytest.skip.Exception):  # raised again when its tests are collected
+                module.obj  # noqa: B018 - imports it
+    return report
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what stands in tests/system; leave all but the first cases of campaigns, and of `first_cases`, to the night."""
-    if item.path.is_relative_to(SYSTEM):
-        item.add_marker("system")
+    """Leave all but the first cases of campaigns, and of `first_cases`, to the night."""
     few, campaign = item.get_closest_marker("first_cases"), item.get_closest_marker("campaign")
     if (few or campaign) and not item.get_closest_marker("nightly"):
         cases = item.parent.stash.setdefault(CASES, Counter())  # on each store the first ones run, of campaigns and of others

@@ -7,7 +7,6 @@ from itertools import combinations, combinations_with_replacement, permutations
 from math import comb, exp, lcm, log
 
 import pytest
-from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -184,6 +183,8 @@ def test_figures(epsilon, reports, central):
 
 def test_composition_as_by_dp_accounting():
     """Thirty reports among five: the same pair of distributions, composed by Google's library."""
+    from dp_accounting.pld import privacy_loss_distribution  # here, because to import it takes every process two seconds
+
     one, other = {}, {}
     p, a = exp(0.8), 0.6 / (exp(0.8) + 1)
     shared = (1 - 0.6) / p

@@ -7,7 +7,6 @@ from math import e, erfc, exp, inf, log, sqrt, tanh
 
 import numpy as np
 import pytest
-from dp_accounting import dp_event, privacy_accountant, rdp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -134,6 +133,8 @@ def test_the_curve_is_the_coins(epsilon, share):
 @pytest.mark.parametrize(("epsilon", "count"), [(0.1, 100), (0.5, 100), (1.0, 365)])
 def test_renyi_against_dp_accounting(epsilon, count):
     """The accountant of dp-accounting, whose orders are fewer, gives a little more."""
+    from dp_accounting import dp_event, privacy_accountant, rdp  # here, because to import it takes every process two seconds
+
     accountant = rdp.RdpAccountant(neighboring_relation=privacy_accountant.NeighboringRelation.REPLACE_ONE)
     accountant.compose(dp_event.RandomizedResponseDpEvent(2 / (exp(epsilon) + 1), 2), count)
     theirs = accountant.get_epsilon(DELTA)

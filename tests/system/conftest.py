@@ -6,6 +6,11 @@ import programs
 import pytest
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what stands in this folder."""
+    item.add_marker("system")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def forked_programs():
     """Have programs of ours forked from a process that has imported what they need."""

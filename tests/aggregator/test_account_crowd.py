@@ -70,34 +70,33 @@ def channel(name, size, options, epsilon):
     return mechanism, [[int(mass.get(payload, 0) * scale) for payload in payloads] for mass in masses], scale
 
 
-def multisets(rows):
-    """Return the weight of each multiset of reports, one report of each row."""
-    sums = {(0,) * len(rows[0]): 1}
-    for row in rows:
-        more = {}
-        for counts, weight in sums.items():
-            for place, chance in enumerate(row):
-                if chance:
-                    key = (*counts[:place], counts[place] + 1, *counts[place + 1 :])
-                    more[key] = more.get(key, 0) + weight * chance
-        sums = more
-    return sums
+def with_another(sums, row):
+    """Return the weight of each multiset of reports with one more report, by the weights of its payloads."""
+    more = {}
+    for counts, weight in sums.items():
+        for place, chance in enumerate(row):
+            if chance:
+                key = (*counts[:place], counts[place] + 1, *counts[place + 1 :])
+                more[key] = more.get(key, 0) + weight * chance
+    return more
 
 
 def worst(rows, scale, reports, odds):
     """Return the exact delta for each of some odds: the largest over two answers, and over the answers of all others."""
-    deltas = [Fraction(0)] * len(odds)
     answers = range(len(rows))
+    known = {(): {(0,) * len(rows[0]): 1}}  # the multisets of the answers of some people
+    for people in range(1, reports + 1):
+        for chosen in combinations_with_replacement(answers, people):
+            known[chosen] = with_another(known[chosen[:-1]], rows[chosen[-1]])
+    most = [0] * len(odds)
     for others in combinations_with_replacement(answers, reports - 1):
-        base = [rows[other] for other in others]
-        sums = [multisets([*base, rows[answer]]) for answer in answers]
+        sums = [known[tuple(sorted((*others, answer)))] for answer in answers]
         for one, other in permutations(answers, 2):
             pairs = [(weight, sums[other].get(counts, 0)) for counts, weight in sums[one].items()]
             for place, factor in enumerate(odds):
                 up, down = factor.numerator, factor.denominator
-                delta = Fraction(sum(max(0, down * first - up * second) for first, second in pairs), down * scale**reports)
-                deltas[place] = max(deltas[place], delta)
-    return deltas
+                most[place] = max(most[place], sum(max(0, down * first - up * second) for first, second in pairs))
+    return [Fraction(sum_, factor.denominator * scale**reports) for sum_, factor in zip(most, odds, strict=True)]
 
 
 @pytest.mark.parametrize(("name", "size", "options", "reports", "epsilon"), CASES)

@@ -36,6 +36,7 @@ Y. Zhu, J. Dong, Y. Wang: Optimal accounting of differential privacy via charact
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil, exp, floor, log, sqrt
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -153,29 +154,7 @@ class Crowd:
 
     def _kinds(self) -> _Kinds:
         """Return how many reports may be of the first two kinds and of the third."""
-        p, n = exp(self.local), self.reports
-        a = self.telling / (p + 1)
-        tail = _LOG_TAIL + self.local  # the distribution P is at most p times as likely as these numbers
-        either, chances = _binomial(n, 2 * a, tail)
-        third = (1 - self.telling) / p / (1 - 2 * a)
-        # What others have of the third kind helps. So their number may be rounded down. It is drawn from fewer reports than there
-        # are, the same for a block of numbers of the first two kinds. It may also be spread to two numbers around it that have
-        # the same mean, because the delta is convex in it.
-        step = max(1, int(n / (_THIRDS * p)))
-        parts = []
-        for block in np.array_split(np.arange(len(either)), min(_BLOCKS, len(either))):
-            number, chance = _binomial(n - int(either[block[-1]]), third, tail)
-            place = (number - number[0]) / step
-            below = place.astype(np.intp)
-            size = int(below[-1]) + 2
-            weights = np.bincount(below, chance * (below + 1 - place), size)
-            weights += np.bincount(below + 1, chance * (place - below), size)
-            parts.append((block, number[0] + step * np.arange(size), weights))
-        return _Kinds(
-            np.concatenate([np.repeat(either[block], len(numbers)) for block, numbers, _ in parts]),
-            np.concatenate([np.tile(numbers, len(block)) for block, numbers, _ in parts]),
-            np.concatenate([np.outer(chances[block], weights).ravel() for block, _, weights in parts]),
-        ).likely
+        return _kinds(self.local, self.telling, self.reports)
 
     def losses(
         self,
@@ -240,6 +219,34 @@ class _Kinds(NamedTuple):
         """Those that are possible at all."""
         possible = self.chances > 0
         return _Kinds(self.either[possible], self.third[possible], self.chances[possible])
+
+
+@lru_cache(maxsize=8)  # an epsilon is found by asking for many deltas, each of which needs them
+def _kinds(local: float, telling: float, n: int) -> _Kinds:
+    """Return how many of n reports may be of the first two kinds and of the third."""
+    p = exp(local)
+    a = telling / (p + 1)
+    tail = _LOG_TAIL + local  # the distribution P is at most p times as likely as these numbers
+    either, chances = _binomial(n, 2 * a, tail)
+    third = (1 - telling) / p / (1 - 2 * a)
+    # What others have of the third kind helps. So their number may be rounded down. It is drawn from fewer reports than there
+    # are, the same for a block of numbers of the first two kinds. It may also be spread to two numbers around it that have
+    # the same mean, because the delta is convex in it.
+    step = max(1, int(n / (_THIRDS * p)))
+    parts = []
+    for block in np.array_split(np.arange(len(either)), min(_BLOCKS, len(either))):
+        number, chance = _binomial(n - int(either[block[-1]]), third, tail)
+        place = (number - number[0]) / step
+        below = place.astype(np.intp)
+        size = int(below[-1]) + 2
+        weights = np.bincount(below, chance * (below + 1 - place), size)
+        weights += np.bincount(below + 1, chance * (place - below), size)
+        parts.append((block, number[0] + step * np.arange(size), weights))
+    return _Kinds(
+        np.concatenate([np.repeat(either[block], len(numbers)) for block, numbers, _ in parts]),
+        np.concatenate([np.tile(numbers, len(block)) for block, numbers, _ in parts]),
+        np.concatenate([np.outer(chances[block], weights).ravel() for block, _, weights in parts]),
+    ).likely
 
 
 def epsilon(crowds: Sequence[Crowd], delta: float) -> float:

@@ -99,7 +99,7 @@ def _lower(metric: Metric, losses: Iterable[_Loss]) -> dict[str, str]:
     permanent = bounds.get("epsilon_permanent")
     if permanent is not None and exact(bounds.get("epsilon", metric.epsilon)) > exact(permanent):
         bounds["epsilon"] = permanent
-    if _can_be(metric, bounds):
+    if not bounds or _can_be(metric, bounds):
         return bounds
     return {key: nats for key, nats in bounds.items() if _can_be(metric, {key: nats})}
 

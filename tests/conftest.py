@@ -368,10 +368,12 @@ def start_store(tmp_path_factory) -> Iterator[Callable[[str], str]]:
     from functools import cache
 
     from machines import Machines
+    from redis import utils
 
     from deniable_aggregator.store import connect
     from deniable_aggregator.store.server import embedded
 
+    utils.get_lib_version = cache(utils.get_lib_version)  # each connection asks for it, and it is in a file
     with ExitStack() as running:
 
         @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from fractions import Fraction
 
 import pytest
@@ -80,10 +81,11 @@ def name(case: object) -> str:
 @pytest.fixture(scope="module")
 def fresh():
     """Give a state's tables: to make them anew for each walk would take a quarter of the time."""
-    state = State(None)  # closes the connection when it goes
+    state = State(None)
     with state.transaction() as connection:
         pass
-    yield connection
+    with closing(connection):
+        yield connection
 
 
 @pytest.fixture

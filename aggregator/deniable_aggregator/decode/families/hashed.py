@@ -111,7 +111,7 @@ class HashedSigns(Hashed):
         """Return the supports: place j has those whose sign of the drawn coefficient is its own."""
         # They are half of (reports + transform of the difference).
         signs = tally.counts.reshape(self.mechanism.family.rows, self.mechanism.family.width, 2)
-        transform = walsh_hadamard((signs[:, :, 0] - signs[:, :, 1]).T).T
+        transform = walsh_hadamard(signs[:, :, 0] - signs[:, :, 1])
         return (tally.reports[:, None] + transform) // 2
 
     def law(self, values: Sequence[int] | None) -> Law:

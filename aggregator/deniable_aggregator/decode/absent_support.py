@@ -38,7 +38,7 @@ class Absent:
     @cached_property
     def variance(self) -> float:
         """Variance of the support."""
-        return float(self.cells.var(axis=1).sum())
+        return _variance(self.cells)
 
     def score(self, support: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the standard normal number that is exceeded as rarely as a support."""
@@ -62,18 +62,19 @@ class Absent:
 
 def _upper_tail(cells: NDArray[Any]) -> NDArray[np.float64]:
     """Return points of the upper tail of the sum of one random cell of each row: sums and their scores; (2, points)."""
-    middle, spread = cells.mean(axis=1), np.sqrt(cells.var(axis=1).sum())
+    middle, spread = cells.mean(axis=1), np.sqrt(_variance(cells))
     if not spread:
         return np.array([[middle.sum()], [0.0]])
     scaled = ((cells - middle[:, None]) / spread).astype(np.float32)
     most = scaled.max(axis=1)[:, None]
+    below, squares = scaled - most, np.square(scaled)
     points: list[tuple[float, float]] = [(0.0, 0.0)]
     tilt = _STEP
     while points[-1][1] < _FAR:
-        weights = np.exp(np.float32(tilt) * (scaled - most))  # in the tilted sum each cell is so many times as likely
+        weights = np.exp(np.float32(tilt) * below)  # in the tilted sum each cell is so many times as likely
         total = weights.sum(axis=1)
         means = np.einsum("rj,rj->r", weights, scaled) / total
-        variances = np.einsum("rj,rj,rj->r", weights, scaled, scaled) / total - np.square(means)
+        variances = np.einsum("rj,rj->r", weights, squares) / total - np.square(means)
         cumulants = np.log(total / scaled.shape[1]) + np.float32(tilt) * most[:, 0]
         mean, variance, cumulant = (float(each.sum(dtype=np.float64)) for each in (means, variances, cumulants))
         root = np.sqrt(max(2 * (tilt * mean - cumulant), 0.0))
@@ -86,6 +87,12 @@ def _upper_tail(cells: NDArray[Any]) -> NDArray[np.float64]:
         tilt += _STEP / np.sqrt(variance)
     sums, scores = np.array(points[1:] or points).T
     return np.array([middle.sum() + spread * (sums + _half_step(most[:, 0], scaled.shape[1])), scores])
+
+
+def _variance(cells: NDArray[Any]) -> float:
+    """Compute the variance of the sum of one random cell of each row."""
+    apart = cells - cells.mean(axis=1, keepdims=True)
+    return float(np.vdot(apart, apart)) / cells.shape[1]
 
 
 def _half_step(most: NDArray[np.float32], width: int) -> float:

@@ -92,7 +92,7 @@ def _upper_tail(cells: NDArray[Any]) -> NDArray[np.float64]:
 def _variance(cells: NDArray[Any]) -> float:
     """Compute the variance of the sum of one random cell of each row."""
     apart = cells - cells.mean(axis=1, keepdims=True)
-    return float(np.vdot(apart, apart)) / cells.shape[1]
+    return float(np.vdot(apart, apart) / cells.shape[1])
 
 
 def _half_step(most: NDArray[np.float32], width: int) -> float:

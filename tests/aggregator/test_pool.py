@@ -196,6 +196,7 @@ def test_the_tails_of_an_absent_value(common):
     absent = Absent(cells)
     for score in (-4.5, -3, -2, 2, 3, 4.5):
         support = absent.support(score)
+        assert score < 0 or absent.least(score) == support
         floor = int(np.floor(support))
         rarer = chances[: floor + 1].sum() if score < 0 else chances[floor + 1 :].sum()
         assert rarer <= 1.1 * ndtr(-abs(score))

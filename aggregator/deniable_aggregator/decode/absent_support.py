@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from deniable_aggregator.decode.pieces import pieces
+
 if TYPE_CHECKING:
     from typing import Any
 
@@ -50,6 +52,11 @@ class Absent:
         supports, scores = self._above if score > 0 else self._below
         return float(np.interp(score, scores, supports))
 
+    def least(self, score: float) -> float:
+        """Return the same support for a score far above 0, from no more of the tail than that needs."""
+        supports, scores = _upper_tail(self.cells, score)
+        return float(np.interp(score, scores, supports))
+
     @cached_property
     def _above(self) -> NDArray[np.float64]:
         """Supports above the mean, and their scores; (2, points)."""
@@ -60,7 +67,7 @@ class Absent:
         return -_upper_tail(-self.cells)[:, ::-1]
 
 
-def _upper_tail(cells: NDArray[Any]) -> NDArray[np.float64]:
+def _upper_tail(cells: NDArray[Any], far: float = _FAR) -> NDArray[np.float64]:
     """Return points of the upper tail of the sum of one random cell of each row: sums and their scores; (2, points)."""
     middle, spread = cells.mean(axis=1), np.sqrt(_variance(cells))
     if not spread:
@@ -70,7 +77,7 @@ def _upper_tail(cells: NDArray[Any]) -> NDArray[np.float64]:
     below, squares = scaled - most, np.square(scaled)
     points: list[tuple[float, float]] = [(0.0, 0.0)]
     tilt = _STEP
-    while points[-1][1] < _FAR:
+    while points[-1][1] < far:
         weights = np.exp(np.float32(tilt) * below)  # in the tilted sum each cell is so many times as likely
         total = weights.sum(axis=1)
         means = np.einsum("rj,rj->r", weights, scaled) / total
@@ -91,8 +98,11 @@ def _upper_tail(cells: NDArray[Any]) -> NDArray[np.float64]:
 
 def _variance(cells: NDArray[Any]) -> float:
     """Compute the variance of the sum of one random cell of each row."""
-    apart = cells - cells.mean(axis=1, keepdims=True)
-    return float(np.vdot(apart, apart) / cells.shape[1])
+    total = 0.0
+    for piece in pieces(*cells.shape):
+        apart = cells[piece] - cells[piece].mean(axis=1, keepdims=True)
+        total += float(np.vdot(apart, apart))
+    return float(total / cells.shape[1])
 
 
 def _half_step(most: NDArray[np.float32], width: int) -> float:

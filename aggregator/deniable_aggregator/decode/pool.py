@@ -81,7 +81,7 @@ class PoolCells:
 
     def plain(self, support: NDArray[np.float64], candidates: int) -> NDArray[np.intp]:
         """Return the places of supports that noise alone would hardly show among all candidates, in ascending order."""
-        least = self.absent.support(-ndtri(_PLAIN / max(candidates, 1)))
+        least = self.absent.least(-ndtri(_PLAIN / max(candidates, 1)))
         most = min(_MOST, min(self.n, self.absent.cells.size) // _CELLS)
         first = np.argsort(-support, kind="stable")[:most]
         return np.sort(first[support[first] > least])

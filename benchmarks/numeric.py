@@ -180,7 +180,7 @@ def cumulative(mechanism: Any, places: Any, rng: np.random.Generator) -> Any:
     return np.concatenate([(np.arange(1, mechanism.points) - 0.5) / (mechanism.points - 1), [1.0]]), np.cumsum(fitted)
 
 
-def shown(mechanism: Any, places: Any, rng: np.random.Generator) -> Any:
+def as_published(mechanism: Any, places: Any, rng: np.random.Generator) -> Any:
     """Estimate the distribution of places as it is shown; return (edges, cumulative shares)."""
     estimate = distribution(mechanism, draw(mechanism, places, rng))
     assert estimate
@@ -206,7 +206,7 @@ def distributions(runs: int, rng: np.random.Generator) -> list[dict[str, Any]]:
         for name, make in POPULATIONS.items():
             for _ in range(runs):
                 places = make(rng, n)
-                results["window"].append(distance(*shown(ours, places, rng), truths[name]))
+                results["window"].append(distance(*as_published(ours, places, rng), truths[name]))
                 results["square_wave_ems"].append(distance(*authors.estimate(places, rng), truths[name]))
                 results["square_wave"].append(distance(*square_wave(places, epsilon, rng), truths[name]))
                 results["oue_64"].append(distance(np.arange(1, 65) / 64, oue(places, epsilon, rng), truths[name]))
@@ -226,23 +226,21 @@ def smoothing(runs: int, only: list[str]) -> list[dict[str, Any]]:
         for written, n in FIVE:
             mechanism = mechanisms.make("window", domain_size=65_537, epsilon=written, **for_distribution(written))
             wave = SquareWave(float(written))
-            results: dict[str, list[float]] = {"shown": [], "rough": [], "square_wave_ems": []}
+            results: dict[str, list[float]] = {"ours": [], "rough": [], "square_wave_ems": []}
             for _ in range(runs):
                 places = numbers.places(rng, n)
                 estimate = distribution(mechanism, tallies.of_places(mechanism, places, rng))
                 assert estimate
                 edges = estimate.edges[1:]
-                results["shown"].append(distance(edges, estimate.cumulative[1:], truth))
+                results["ours"].append(distance(edges, estimate.cumulative[1:], truth))
                 results["rough"].append(distance(edges, np.cumsum(estimate.rough), truth))
                 results["square_wave_ems"].append(distance(*wave.estimate(places, rng), truth))
             rows.append(
                 {"population": name, "epsilon": written, "n": n, **{key: float(np.mean(w1)) for key, w1 in results.items()}}
             )
-            print(
-                "{population:28}{epsilon:>3}{n:8,}{shown:9.4f}{rough:9.4f}{square_wave_ems:9.4f}".format(**rows[-1]), flush=True
-            )
+            print("{population:28}{epsilon:>3}{n:8,}{ours:9.4f}{rough:9.4f}{square_wave_ems:9.4f}".format(**rows[-1]), flush=True)
     best = np.array([min(row["rough"], row["square_wave_ems"]) for row in rows])
-    for key in ("shown", "rough", "square_wave_ems"):
+    for key in ("ours", "rough", "square_wave_ems"):
         over = np.array([row[key] for row in rows]) / best
         mean = exp(float(np.log(over).mean()))
         print(f"{key}: {over.max():.2f} at worst, above 1.1 in {(over > 1.1).sum()} of {len(rows)}, geometric mean {mean:.3f}")

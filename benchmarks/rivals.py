@@ -16,8 +16,8 @@ the whole domain. Ours arrive as concatenated payloads, as they do on the wire. 
 up on every side.
 
 All libraries of a cell have the same number of reports, n: 10,000, or the largest smaller power of ten with which the slowest
-of them takes five seconds at most. Taking in costs as much for each report, whatever n is. Decoding costs the same whatever n is.
-So a ratio of both steps together holds for its n only: with more reports it nears that of taking in, with fewer that of
+of them takes five seconds at most. Decoding costs the same whatever n is, and so does a part of taking in, which counts with few
+reports. So a ratio holds for its n only: with more reports that of both steps nears that of taking in, with fewer that of
 decoding.
 
 Rows are mechanisms, on both sides with the same parameters, but for these:
@@ -502,7 +502,7 @@ def leads(cell: dict[str, Any]) -> dict[str, tuple[str, float]]:
     """Say of each thing timed which rival is the fastest, and how many times as fast we are."""
     rivals = {who: f for who, f in cell["figures"].items() if "failed" not in f}
     mine = rivals.pop(OURS, None)
-    found = {}
+    ahead = {}
     for what in TIMED if mine else ():
         ratios = {
             who: mine[what] / f[what] if what in ("device", "ingest") else f[what] / mine[what]
@@ -511,8 +511,8 @@ def leads(cell: dict[str, Any]) -> dict[str, tuple[str, float]]:
         }
         if ratios:
             who = min(ratios, key=lambda rival: ratios[rival])
-            found[what] = (who, ratios[who])
-    return found
+            ahead[what] = (who, ratios[who])
+    return ahead
 
 
 def judge(cell: dict[str, Any]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -521,15 +521,15 @@ def judge(cell: dict[str, Any]) -> tuple[list[str], list[tuple[str, str]]]:
     line = [cell["mechanism"], str(cell["d"]), f"{cell['epsilon']:g}", f"{cell['n']:,}"]
     admitted = [("failed", f"{name}: {who}: {f['failed']}") for who, f in cell["figures"].items() if "failed" in f]
     rivals = {who: f for who, f in cell["figures"].items() if "failed" not in f}
-    mine, found = rivals.pop(OURS, None), leads(cell)
+    mine, ahead = rivals.pop(OURS, None), leads(cell)
     if not (mine and rivals):
         return [*line, *["-"] * (len(HEADS) - len(line))], admitted
     for what, least in TARGETS.items():
         write = rate if what in ("device", "ingest") else milliseconds
-        if what not in found:
+        if what not in ahead:
             line += [write(mine[what]), "-", "-"]
             continue
-        who, ratio = found[what]
+        who, ratio = ahead[what]
         line += [write(mine[what]), f"{write(rivals[who][what])} {who}", times(ratio)]
         if ratio < least:
             admitted.append((what, f"{name}: {times(ratio)} {who}"))
@@ -545,15 +545,20 @@ def judge(cell: dict[str, Any]) -> tuple[list[str], list[tuple[str, str]]]:
     return [*line, times(excess)], admitted
 
 
+def kind(cell: dict[str, Any]) -> str:
+    """Name what a row needs to decode, on which its lead depends most."""
+    options = ROWS[cell["mechanism"]].options
+    return "a regression" if options is BLOOM else "pools of hash functions" if options else "all other rows"
+
+
 def summary(cells: Sequence[dict[str, Any]]) -> str:
-    """Say between which ratios all cells lie, for each number of reports, and for RAPPOR with its regression apart."""
+    """Say between which ratios all cells lie, for each number of reports and each kind of row."""
     lines = []
-    groups = {(cell["mechanism"] == "rappor", cell["n"]) for cell in cells}
-    for regression, n in sorted(groups):
-        own = [leads(cell) for cell in cells if (cell["mechanism"] == "rappor", cell["n"]) == (regression, n)]
-        lines.append(f"\nTimes as fast as the faster rival, {'rappor' if regression else 'all other rows'}, n = {n:,}:\n")
+    for of, n in sorted({(kind(cell), cell["n"]) for cell in cells}):
+        own = [leads(cell) for cell in cells if (kind(cell), cell["n"]) == (of, n)]
+        lines.append(f"\nTimes as fast as the fastest rival, {of}, n = {n:,}:\n")
         for what, title in TIMED.items():
-            ratios = [found[what][1] for found in own if what in found]
+            ratios = [ahead[what][1] for ahead in own if what in ahead]
             if ratios:
                 lines.append(
                     f"- {title}: {times(min(ratios))} to {times(max(ratios))}, median {times(statistics.median(ratios))}"

@@ -113,8 +113,8 @@ def test_smooth_answers_are_smoothed(population):
     """Where answers are smooth, so is the distribution that is shown; it is then nearer to the true one."""
     rng, mechanism, true = np.random.default_rng(42), window("2"), POPULATIONS[population]
     estimates = [distribution(mechanism, replay(mechanism, true, 20_000, rng)) for _ in range(5)]
-    shown, rough = (np.mean([far(one, getattr(one, kind), true) for one in estimates]) for kind in ("mass", "rough"))
-    assert shown < 0.85 * rough
+    smoothed, rough = (np.mean([far(one, getattr(one, kind), true) for one in estimates]) for kind in ("mass", "rough"))
+    assert smoothed < 0.85 * rough
 
 
 @pytest.mark.parametrize("name", ["a constant", "stars"])
@@ -131,16 +131,16 @@ def test_smoothing_takes_nothing_from_a_band(monkeypatch, values):
     """Bands are those of the fit that is not smoothed, and hold what is shown."""
     rng, mechanism = np.random.default_rng(44), window("2")
     counted = replay(mechanism, POPULATIONS["two humps"], 5000, rng)
-    shown = distribution(mechanism, counted, values=values)
-    assert (shown.mass != shown.rough).any()
+    smoothed = distribution(mechanism, counted, values=values)
+    assert (smoothed.mass != smoothed.rough).any()
     monkeypatch.setattr(decode_distribution, "_SMOOTHINGS", (0.0,))
     rough = distribution(mechanism, counted, values=values)
-    assert (rough.mass == shown.rough).all()
+    assert (rough.mass == smoothed.rough).all()
     for share in TENTHS:
-        band, least = shown.quantile(share), rough.quantile(share)
+        band, least = smoothed.quantile(share), rough.quantile(share)
         assert band.low <= min(least.low, band.place)
         assert band.high >= max(least.high, band.place)
-        assert shown.resolves(least) == rough.resolves(least)
+        assert smoothed.resolves(least) == rough.resolves(least)
 
 
 def test_a_step_of_smoothing():

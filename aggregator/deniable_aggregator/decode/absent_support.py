@@ -100,8 +100,8 @@ def _variance(cells: NDArray[Any]) -> float:
     """Compute the variance of the sum of one random cell of each row."""
     total = 0.0
     for piece in pieces(*cells.shape):
-        apart = cells[piece] - cells[piece].mean(axis=1, keepdims=True)
-        total += float(np.vdot(apart, apart))
+        centred = cells[piece] - cells[piece].mean(axis=1, keepdims=True)
+        total += float(np.vdot(centred, centred))
     return float(total / cells.shape[1])
 
 

@@ -184,7 +184,7 @@ def distribution(
         return Distribution(n, edges, parts[0], lambda: parts[1:], parts[0])
     counts = tally.counts[0].astype(np.float64)
     smoothing = choose_smoothing(mechanism, counts, np.random.default_rng(seed))
-    rough, shown = fit(mechanism, np.tile(counts, (2, 1)), [0.0, smoothing])
+    rough, smooth = fit(mechanism, np.tile(counts, (2, 1)), [0.0, smoothing])
 
     def resample() -> NDArray[np.float64]:
         chance = np.random.default_rng(seed)
@@ -195,12 +195,12 @@ def distribution(
     edges = np.concatenate([[0.0], (np.arange(1, mechanism.points) - 0.5) / (mechanism.points - 1), [1.0]])
     if not len(values):
         points = cell_chances(mechanism, np.linspace(0, 1, mechanism.points))
-        return Distribution(n, edges, shown, resample, rough, Profile(points, counts, rough, repeats))
+        return Distribution(n, edges, smooth, resample, rough, Profile(points, counts, rough, repeats))
     places = np.asarray(values, np.float64)
     chances = cell_chances(mechanism, places)
     nearest = np.searchsorted((places[1:] + places[:-1]) / 2, np.linspace(0, 1, mechanism.points))
     start = np.bincount(nearest, rough, len(places)).astype(np.float64)
-    return Distribution(n, edges, shown, resample, rough, Profile(chances, counts, start, repeats), places)
+    return Distribution(n, edges, smooth, resample, rough, Profile(chances, counts, start, repeats), places)
 
 
 def choose_smoothing(

@@ -1,19 +1,24 @@
 """Deniable beside pure-ldp and multi-freq-ldpy: speed, bytes and error, measured in one run.
 
-    python benchmarks/rivals.py                  # all of it, a quarter of an hour
-    python benchmarks/rivals.py --quick          # a smoke run
+    python benchmarks/rivals.py                  # all of it, half an hour
+    python benchmarks/rivals.py --quick          # a smoke run: fewer cells, as many reports
     python benchmarks/rivals.py --only cms pgr   # some rows
-    python benchmarks/rivals.py --markdown --json figures.json
+    python benchmarks/rivals.py --reports 1000   # what fewer reports cost
+    python benchmarks/rivals.py --markdown --json figures.json --resume
 
 The rivals need old pins, so they live in a private environment that is made on first use. Each library runs in a worker
-process of its own, all pinned to the same core, and they take turns within every cell of the table: a slow minute of the
-machine hits them alike, so trust the ratios more than the rates.
+process of its own, all pinned to the same core, and they take turns within every cell of the table. Times are of the
+processor, and the best of several turns counts. Still, a busy machine slows caches, so trust the ratios more than the rates.
 
 What is timed is what a user of the library would write. On the device: one call per value in a Python loop. In the
-aggregator: take in all reports, given as the library's own device made them, and estimate the whole domain once. Ours
-arrive as concatenated payloads, as they do on the wire. Set-up, hash tables and compilation are warmed up on every side.
-The estimate alone is a column of its own: its cost does not grow with the reports, but at these numbers it can be most of
-the aggregator's time.
+aggregator, two steps: take in all reports, given as the library's own device made them, and decode their sum to estimates of
+the whole domain. Ours arrive as concatenated payloads, as they do on the wire. Set-up, hash tables and compilation are warmed
+up on every side.
+
+All libraries of a cell have the same number of reports, n: 10,000, or the largest smaller power of ten with which the slowest
+of them takes five seconds at most. Decoding costs the same whatever n is, and so does a part of taking in, which counts with few
+reports. So a ratio holds for its n only: with more reports that of both steps nears that of taking in, with fewer that of
+decoding.
 
 Rows are mechanisms, on both sides with the same parameters, but for these:
 
@@ -23,7 +28,8 @@ Rows are mechanisms, on both sides with the same parameters, but for these:
                     (its OLH is slower than its FLH both on the device and in the aggregator)
     hadamard        ours has one block of columns; theirs, at larger epsilon, several, as general_hadamard has
     rappor          with Bloom filters. Theirs never clears a bit of the value, so it is private at no epsilon and its
-                    estimates are biased: only speed and bytes can be compared
+                    estimates are biased: only speed and bytes can be compared. Their LASSO states no errors and tests
+                    nothing; our regression does both, so its time to decode is not that of the same answer
 """
 
 from __future__ import annotations
@@ -94,7 +100,7 @@ CLIPPED = {MULTI}  # returns clipped and renormalised frequencies only, so its e
 REQUIREMENTS = Path(__file__).with_name("rivals-requirements.txt")
 TIMED_RUNS = 5  # the best counts: short runs, because another process may take the core at any time
 EXTRA_RUNS = {16: 30, 128: 10}  # for the error: few values make a noisy mean over the domain
-EXTRA_REPORTS = 20_000
+FEWEST = 1000  # reports of a cell
 
 
 class Scheme(NamedTuple):
@@ -312,53 +318,41 @@ class Worker:
     def __init__(self, library: str) -> None:
         self._make = LIBRARIES[library]
 
-    def prepare(
-        self, mechanism: str, options: dict[str, int], d: int, epsilon: float, most: int, seconds: float
-    ) -> dict[str, Any]:
-        """Set up and warm up; find how many reports fit into the time of one run."""
+    def prepare(self, mechanism: str, options: dict[str, int], d: int, epsilon: float, most: int) -> dict[str, Any]:
+        """Set up and warm up; say how long reports are, and how exact."""
         self._d, self._scheme = d, self._make(mechanism, d, epsilon, **options)
         self._values = random.Random(20261121).choices(range(d), [rank**-1.1 for rank in range(1, d + 1)], k=most)
-        self.run(200)  # compiles
-        fixed = self._clock(200)  # most of it the one estimate, whose cost fades as n grows
-        n, took = 200, 0.0
-        while n < most and took < max(fixed, seconds / 4):
-            n = min(most, 4 * n)
-            took = self._clock(n) - fixed
+        self.run(min(most, FEWEST))  # compiles
         packed, variance = self._scheme.packed, self._scheme.variance
         reports = self._scheme.device(self._values[:200])
         size = statistics.fmean(len(r if packed is None else pickle.dumps(r, 5)) for r in reports)
-        fitting = most if n == most else int(n * seconds / took)
-        reply = {"n": min(most, fitting), "bytes": size, "packed": packed or size}
-        return reply | {"variance": variance(self._truth(most), most) if variance else None}
+        stated = variance(self._truth(most), most) if variance else None
+        return {"bytes": size, "packed": packed or size, "variance": stated}
 
     def _truth(self, n: int) -> list[float]:
         counts = Counter(self._values[:n])
         return [counts[value] / n for value in range(self._d)]
 
-    def _clock(self, n: int) -> float:
-        start = time.perf_counter()
-        self.run(n)
-        return time.perf_counter() - start
-
     def run(self, n: int) -> dict[str, Any]:
         """Collect and estimate once."""
         values = self._values[:n]
         gc.collect()
-        start = time.perf_counter()
+        start = time.process_time()
         reports = self._scheme.device(values)
-        device = time.perf_counter() - start
+        device = time.process_time() - start
         delivered: Any = b"".join(reports) if self._scheme.packed is None else reports  # the wire is not timed
         passes, ingest, decode = 0, 0.0, 0.0
         while passes == 0 or ingest + decode < 0.02:  # a millisecond alone would be timed badly
-            start = time.perf_counter()
+            start = time.process_time()
             counted = self._scheme.ingest(delivered)
-            middle = time.perf_counter()
+            middle = time.process_time()
             estimate = self._scheme.decode(counted)
-            decode += time.perf_counter() - middle
+            decode += time.process_time() - middle
             ingest += middle - start
             passes += 1
         parts = {} if self._scheme.full else {"ingest": n * passes / ingest, "decode": decode / passes}
-        return {"device": n / device, "aggregator": n * passes / (ingest + decode), "error": self._error(estimate, n)} | parts
+        both = (ingest + decode) / passes
+        return {"device": n / device, "both": both, "seconds": device + both, "error": self._error(estimate, n)} | parts
 
     def _error(self, estimate: Any, n: int) -> float:
         """Mean squared error over what it should be: in theory, or as stated; without either, times n."""
@@ -437,71 +431,108 @@ def measure(libraries: dict[str, Library], cell: dict[str, Any], options: argpar
     figures: dict[str, dict[str, Any]] = {}
     for name, mechanism in {OURS: row.mechanism, **row.rivals}.items():
         chosen = {"mechanism": mechanism, "options": dict(row.options) if name == OURS else {}}
-        figures[name] = libraries[name].ask("prepare", **chosen, **size, most=options.reports, seconds=options.seconds)
+        figures[name] = libraries[name].ask("prepare", **chosen, **size, most=options.reports)
+    n = reports_of(libraries, figures, options)
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in figures}
     extra = 0 if options.quick else EXTRA_RUNS.get(cell["d"], 0)
     spent = dict.fromkeys(figures, 0.0)
     for turn in range(TIMED_RUNS + extra):
         for name, figure in figures.items():
-            timed = turn < TIMED_RUNS
-            if "failed" in figure or (not timed and spent[name] > 2 * options.seconds):
+            if "failed" in figure or (turn >= TIMED_RUNS and spent[name] > options.seconds):
                 continue
-            start = time.perf_counter()
-            run = libraries[name].ask("run", n=figure["n"] if timed else min(figure["n"], EXTRA_REPORTS))
-            spent[name] += 0 if timed else time.perf_counter() - start
-            figure.update({"failed": run["failed"]} if "failed" in run else {})
+            run = libraries[name].ask("run", n=n)
+            if "failed" in run:
+                figure["failed"] = run["failed"]
+                continue
+            spent[name] += run["seconds"]
             runs[name].append(run)
     for name, figure in figures.items():
         if "failed" not in figure:
             errors = [run["error"] for run in runs[name]]
-            figure["device"] = max(run["device"] for run in runs[name])
-            timed_runs = runs[name][:TIMED_RUNS]  # n matters: one estimate a run
-            figure["aggregator"] = max(run["aggregator"] for run in timed_runs)
-            if "ingest" in timed_runs[0]:
-                figure["ingest"] = max(run["ingest"] for run in timed_runs)
-                figure["decode"] = min(run["decode"] for run in timed_runs)
+            for what, best in {"device": max, "ingest": max, "decode": min, "both": min}.items():
+                if what in runs[name][0]:
+                    figure[what] = best(run[what] for run in runs[name])
             figure |= {"error": statistics.fmean(errors), "runs": len(errors)}
             figure["error_stderr"] = statistics.stdev(errors) / math.sqrt(len(errors))
-    return {**cell, "figures": {row.label(name): figure for name, figure in figures.items()}}
+    return {**cell, "n": n, "figures": {row.label(name): figure for name, figure in figures.items()}}
 
 
-HEADS = ["mechanism", "d", "eps", "device/s ours", "fastest rival", "ratio", "aggregator/s ours", "fastest rival", "ratio"]
-HEADS += ["decode ms ours", "rivals", "bytes ours", "rival pickled (packed)", "MSE/theory ours", "rivals", "variance ours/rival"]
+def reports_of(libraries: dict[str, Library], figures: dict[str, dict[str, Any]], options: argparse.Namespace) -> int:
+    """Choose the number of reports of a cell: the most for which a run of its slowest library is short enough."""
+    n = min(FEWEST, options.reports)
+    while 10 * n <= options.reports:
+        runs = [libraries[name].ask("run", n=n) for name, figure in figures.items() if "failed" not in figure]
+        # Decoding takes as long whatever n is; where it cannot be told apart, it counts as if it grew.
+        longest = max((10 * run["seconds"] - 9 * run.get("decode", 0.0) for run in runs if "failed" not in run), default=0.0)
+        if longest > options.seconds:
+            break
+        n *= 10
+    return n
+
+
+HEADS = ["mechanism", "d", "eps", "n", "device/s ours", "fastest rival", "ratio"]
+HEADS += ["ingest/s ours", "rival", "ratio", "decode ms ours", "rival", "ratio", "both ms ours", "fastest rival", "ratio"]
+HEADS += ["bytes ours", "rival pickled (packed)", "MSE/theory ours", "rivals", "variance ours/rival"]
 LEGEND = f"""\
-Ratios are ours over the fastest rival. Decode: the estimate alone, which the aggregator's rate includes ({MULTI} cannot
-tell). Bytes: our payload; the rival's report pickled, and its information packed. MSE/theory: measured error over the exact
-variance of an unbiased estimate, with the collisions of a random pool where there is one (a pool is drawn once, so where they
-outweigh the noise expect 0.6 to 1.4 at d=16). rappor: over the variance that our regression states; the rival's as it is.
-Rivals are {PURE}, {MULTI}; * returns clipped and renormalised frequencies only, so it is biased. Variance: ours over the
-smallest rival's, in theory, at the same n, the most reports of a run. What a row compares is in --help."""
+Ratios above 1: ours is faster than the fastest rival. Ingest: taking in reports. Decode: their sum to estimates. Both: n
+reports to estimates, the only figure of {MULTI}, which does both in one call. Bytes: our payload; the rival's report
+pickled, and its information packed. MSE/theory: measured error over the exact variance of an unbiased estimate, with the
+collisions of a random pool where there is one (a pool is drawn once, so where they outweigh the noise expect 0.6 to 1.4 at
+d=16). rappor: over the variance that our regression states; the rival's as it is. Rivals are {PURE}, {MULTI}; * returns
+clipped and renormalised frequencies only, so it is biased. Variance: ours over the smallest rival's, in theory, at the same
+n. What a row compares is in --help."""
+TIMED = {
+    "device": "calls on the device",
+    "ingest": "reports taken in per second",
+    "decode": "decoding once",
+    "both": "from reports to estimates",
+}
 ADMISSIONS = {
     "device": "Slower than a rival on the device",
-    "aggregator": "Ahead by less than 20x in the aggregator (1000x for local_hash at d=1024)",
+    "ingest": "Ahead by less than 20x in taking in",
+    "decode": "Slower than a rival in decoding",
+    "both": "Ahead by less than 20x from reports to estimates",
     "variance": "More variance than a rival at equal n",
     "failed": "Failed",
 }
+TARGETS = {"device": 1, "ingest": 20, "decode": 1, "both": 20}
+
+
+def leads(cell: dict[str, Any]) -> dict[str, tuple[str, float]]:
+    """Say of each thing timed which rival is the fastest, and how many times as fast we are."""
+    rivals = {who: f for who, f in cell["figures"].items() if "failed" not in f}
+    mine = rivals.pop(OURS, None)
+    ahead = {}
+    for what in TIMED if mine else ():
+        ratios = {
+            who: mine[what] / f[what] if what in ("device", "ingest") else f[what] / mine[what]
+            for who, f in rivals.items()
+            if what in f
+        }
+        if ratios:
+            who = min(ratios, key=lambda rival: ratios[rival])
+            ahead[what] = (who, ratios[who])
+    return ahead
 
 
 def judge(cell: dict[str, Any]) -> tuple[list[str], list[tuple[str, str]]]:
     """Write a cell as a line of the table, and list what there is to admit, by the keys of ADMISSIONS."""
-    name = f"{cell['mechanism']} d={cell['d']} epsilon={cell['epsilon']:g}"
-    line = [cell["mechanism"], str(cell["d"]), f"{cell['epsilon']:g}"]
+    name = f"{cell['mechanism']} d={cell['d']} epsilon={cell['epsilon']:g} n={cell['n']:,}"
+    line = [cell["mechanism"], str(cell["d"]), f"{cell['epsilon']:g}", f"{cell['n']:,}"]
     admitted = [("failed", f"{name}: {who}: {f['failed']}") for who, f in cell["figures"].items() if "failed" in f]
     rivals = {who: f for who, f in cell["figures"].items() if "failed" not in f}
-    mine = rivals.pop(OURS, None)
+    mine, ahead = rivals.pop(OURS, None), leads(cell)
     if not (mine and rivals):
         return [*line, *["-"] * (len(HEADS) - len(line))], admitted
-    target = {"device": 1, "aggregator": 1000 if (cell["mechanism"], cell["d"]) == ("local_hash", 1024) else 20}
-    for what, least in target.items():
-        who = max(rivals, key=lambda rival: rivals[rival][what])
-        ratio = mine[what] / rivals[who][what]
-        line += [rate(mine[what]), f"{rate(rivals[who][what])} {who}", times(ratio)]
+    for what, least in TARGETS.items():
+        write = rate if what in ("device", "ingest") else milliseconds
+        if what not in ahead:
+            line += [write(mine[what]), "-", "-"]
+            continue
+        who, ratio = ahead[what]
+        line += [write(mine[what]), f"{write(rivals[who][what])} {who}", times(ratio)]
         if ratio < least:
-            ingest = rivals[who].get("ingest") if what == "aggregator" else None
-            remark = f" (ingest alone {times(mine['ingest'] / ingest)})" if ingest else ""
-            admitted.append((what, f"{name}: {times(ratio)} {who}{remark}"))
-    line.append(milliseconds(mine))
-    line.append(", ".join(milliseconds(figure) for figure in rivals.values()))
+            admitted.append((what, f"{name}: {times(ratio)} {who}"))
     smallest = min(rivals.values(), key=lambda figure: figure["bytes"])
     line += [f"{mine['bytes']:.0f}", f"{smallest['bytes']:.0f} ({smallest['packed']:.1f})", f"{mine['error']:.2f}"]
     if mine["variance"] is None:
@@ -514,6 +545,27 @@ def judge(cell: dict[str, Any]) -> tuple[list[str], list[tuple[str, str]]]:
     return [*line, times(excess)], admitted
 
 
+def kind(cell: dict[str, Any]) -> str:
+    """Name what a row needs to decode, on which its lead depends most."""
+    options = ROWS[cell["mechanism"]].options
+    return "a regression" if options is BLOOM else "pools of hash functions" if options else "all other rows"
+
+
+def summary(cells: Sequence[dict[str, Any]]) -> str:
+    """Say between which ratios all cells lie, for each number of reports and each kind of row."""
+    lines = []
+    for of, n in sorted({(kind(cell), cell["n"]) for cell in cells}):
+        own = [leads(cell) for cell in cells if (kind(cell), cell["n"]) == (of, n)]
+        lines.append(f"\nTimes as fast as the fastest rival, {of}, n = {n:,}:\n")
+        for what, title in TIMED.items():
+            ratios = [ahead[what][1] for ahead in own if what in ahead]
+            if ratios:
+                lines.append(
+                    f"- {title}: {times(min(ratios))} to {times(max(ratios))}, median {times(statistics.median(ratios))}"
+                )
+    return "\n".join(lines)
+
+
 def rate(per_second: float) -> str:
     """Write a rate with three digits."""
     for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -522,9 +574,9 @@ def rate(per_second: float) -> str:
     return f"{per_second:.3g}"
 
 
-def milliseconds(figure: dict[str, Any]) -> str:
-    """Write what an estimate takes, if it was taken apart from the rest."""
-    return f"{1000 * figure['decode']:.2g}" if "decode" in figure else "-"
+def milliseconds(seconds: float) -> str:
+    """Write a time."""
+    return f"{1000 * seconds:.2g}"
 
 
 def times(ratio: float) -> str:
@@ -548,8 +600,9 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="ROW", choices=list(ROWS), default=list(ROWS), help="rows (default all)")
     parser.add_argument("--markdown", action="store_true", help="write a Markdown table")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every figure to FILE")
-    parser.add_argument("--reports", type=int, help="most reports in a run (100000; quick: 5000)")
-    parser.add_argument("--seconds", type=float, help="about the longest a run may take (0.5; quick: 0.2)")
+    parser.add_argument("--resume", action="store_true", help="with --json: keep the cells that FILE has")
+    parser.add_argument("--reports", type=int, default=10_000, help="most reports of a cell (10000); a power of ten")
+    parser.add_argument("--seconds", type=float, default=5.0, help="about the longest a run may take (5)")
     parser.add_argument("--venv", type=Path, default=Path.home() / ".cache" / "deniable-rivals", help="the rivals' home")
     parser.add_argument("--python", default=sys.executable, help="makes that home; 3.11 or 3.12")
     parser.add_argument("--worker", choices=LIBRARIES, help=argparse.SUPPRESS)
@@ -557,33 +610,37 @@ def main() -> None:
     if options.worker:
         work(options.worker)
         return
+    if options.resume and not options.json:
+        parser.error("--resume: add --json FILE, whose cells are kept")
     if not all(importlib.util.find_spec(name) for name in ("deniable", "deniable_aggregator")):
         parser.error(f"deniable is not installed for {sys.executable}")
-    options.reports = options.reports or (5_000 if options.quick else 100_000)
-    options.seconds = options.seconds or (0.2 if options.quick else 0.5)
     cells = [
-        {"mechanism": mechanism, "d": d, "epsilon": epsilon}
+        {"mechanism": mechanism, "d": d, "epsilon": epsilon, "most": options.reports}
         for mechanism in options.only
         for d in ((16, 128) if options.quick else (16, 128, 1024))
         for epsilon in ((1.0,) if options.quick else (1.0, 3.0))
     ]
     pythons = {OURS: sys.executable} | dict.fromkeys((PURE, MULTI), environment(options.venv, options.python))
-    measured = []
+    before = json.loads(options.json.read_text())["cells"] if options.resume and options.json.exists() else []
+    before = [old for old in before if not any("failed" in figure for figure in old["figures"].values())]
+    machine = {"machine": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()}
+    measured: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
         libraries = {name: stack.enter_context(Library(name, python)) for name, python in pythons.items()}
         for i, cell in enumerate(cells, 1):
             start = time.perf_counter()
-            measured.append(measure(libraries, cell, options))
+            known = [old for old in before if cell.items() <= old.items()]
+            measured += known or [measure(libraries, cell, options)]
             took = time.perf_counter() - start
             print(f"{i}/{len(cells)} ({took:.0f} s)", *judge(measured[-1])[0], file=sys.stderr, flush=True)
+            if options.json:  # at once, for --resume
+                others = [old for old in before if not any(new.items() <= old.items() for new in cells[:i])]
+                options.json.write_text(json.dumps({**machine, "cells": measured + others}, indent=1))
     judged = [judge(cell) for cell in measured]
-    print(table([HEADS, *(line for line, _ in judged)], markdown=options.markdown), LEGEND, sep="\n\n")
+    print(table([HEADS, *(line for line, _ in judged)], markdown=options.markdown), LEGEND, summary(measured), sep="\n\n")
     for key, title in ADMISSIONS.items():
         results = [finding for _, admitted in judged for what, finding in admitted if what == key]
         print(f"\n{title}:\n\n" + "\n".join(f"- {finding}" for finding in results or ["none"]))
-    if options.json:
-        machine = {"machine": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()}
-        options.json.write_text(json.dumps({**machine, "cells": measured}, indent=1))
     if any("failed" in cell["figures"][OURS] for cell in measured):
         sys.exit(1)
 

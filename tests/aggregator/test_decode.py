@@ -13,7 +13,7 @@ from deniable.errors import ParameterError
 from deniable.exact.hashing import PoolFamily
 from deniable.registry import text
 from deniable_aggregator import decode, tally
-from deniable_aggregator.decode import hash_lookup, transforms
+from deniable_aggregator.decode import hash_lookup
 from deniable_aggregator.decode.families import family_of
 
 CASES = [
@@ -281,15 +281,6 @@ class _FloatTally:
         self.layout = layout
         self.counts = np.rint(expected).astype(np.int64)
         self.n = int(self.counts.sum())
-
-
-def test_walsh_hadamard_is_the_matrix_product():
-    """The fast transform equals the product with the matrix of parities."""
-    rng = np.random.default_rng(5)
-    for k in (1, 2, 4, 64):
-        values = rng.integers(0, 1000, k)
-        matrix = np.array([[1 - 2 * ((i & j).bit_count() & 1) for j in range(k)] for i in range(k)])
-        assert np.array_equal(transforms.walsh_hadamard(values), matrix @ values)
 
 
 def test_a_tally_of_another_layout_is_refused():

@@ -102,6 +102,54 @@ def test_each_step_raises_the_likelihood(monkeypatch):
     assert ratios.max() < 1.02
 
 
+def far(estimate, mass, population):
+    """Return how far a distribution is from the true one (W1), as a share of the axis."""
+    return np.abs(np.concatenate([[0], np.cumsum(mass)]) - population.cdf(estimate.edges)).mean()
+
+
+@pytest.mark.first_cases(1)
+@pytest.mark.parametrize("population", ["even", "low"])
+def test_smooth_answers_are_smoothed(population):
+    """Where answers are smooth, so is the distribution that is shown; it is then nearer to the true one."""
+    rng, mechanism, true = np.random.default_rng(42), window("2"), POPULATIONS[population]
+    estimates = [distribution(mechanism, replay(mechanism, true, 20_000, rng)) for _ in range(5)]
+    smoothed, rough = (np.mean([far(one, getattr(one, kind), true) for one in estimates]) for kind in ("mass", "rough"))
+    assert smoothed < 0.85 * rough
+
+
+@pytest.mark.parametrize("name", ["a constant", "stars"])
+def test_peaks_are_not_smoothed(name):
+    """Where many answers are equal, nothing smooths but the early stop."""
+    rng, mechanism = np.random.default_rng(43), window("2")
+    for _ in range(3):
+        estimate = distribution(mechanism, tallies.of_places(mechanism, NUMBERS[name].places(rng, 20_000), rng))
+        assert (estimate.mass == estimate.rough).all()
+
+
+@pytest.mark.parametrize("values", [(), np.linspace(0, 1, 21)])
+def test_smoothing_takes_nothing_from_a_band(monkeypatch, values):
+    """Bands are those of the fit that is not smoothed, and hold what is shown."""
+    rng, mechanism = np.random.default_rng(44), window("2")
+    counted = replay(mechanism, POPULATIONS["two humps"], 5000, rng)
+    smoothed = distribution(mechanism, counted, values=values)
+    assert (smoothed.mass != smoothed.rough).any()
+    monkeypatch.setattr(decode_distribution, "_SMOOTHINGS", (0.0,))
+    rough = distribution(mechanism, counted, values=values)
+    assert (rough.mass == smoothed.rough).all()
+    for share in TENTHS:
+        band, least = smoothed.quantile(share), rough.quantile(share)
+        assert band.low <= min(least.low, band.place)
+        assert band.high >= max(least.high, band.place)
+        assert smoothed.resolves(least) == rough.resolves(least)
+
+
+def test_a_step_of_smoothing():
+    """Smoothing keeps the sum, leaves even answers even, and spreads a peak evenly to both sides."""
+    even = np.array([[0.5, 1, 1, 1, 0.5], [0, 0, 1, 0, 0], [0.5, 0, 0, 0, 0]])
+    decode_distribution._smooth(even, np.full((3, 1), 0.25))
+    assert even.tolist() == [[0.5, 1, 1, 1, 0.5], [0, 0.25, 0.5, 0.25, 0], [0.25, 0.25, 0, 0, 0]]
+
+
 @pytest.mark.first_cases(1)
 @pytest.mark.parametrize("epsilon", ["1", "0.5", "2", "4"])
 def test_lint_knows_the_band_of_a_median(epsilon):

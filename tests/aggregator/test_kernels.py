@@ -221,3 +221,12 @@ def test_indices_counted_in_pairs(monkeypatch, number, cells, begin):
     counted = np.arange(cells, dtype=np.int64)
     kernels._histogram_numba(payloads, 1, counted)
     assert np.array_equal(counted, np.arange(cells) + np.bincount(payloads, minlength=cells))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_numbers_of_any_length_are_widened(size):
+    """Numbers that lie end to end, or are the beginnings of longer rows, keep their values."""
+    numbers = np.random.default_rng(9).integers(0, 256, (50, size), np.uint8)
+    rows = np.hstack([numbers, numbers])
+    values = [int.from_bytes(row.tobytes(), "little") for row in numbers]
+    assert kernels.widen(numbers).tolist() == kernels.widen(rows[:, :size]).tolist() == values

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from deniable_aggregator.decode.pieces import pieces
+
 if TYPE_CHECKING:
     from typing import Any
 
@@ -38,7 +40,7 @@ class Absent:
     @cached_property
     def variance(self) -> float:
         """Variance of the support."""
-        return float(self.cells.var(axis=1).sum())
+        return _variance(self.cells)
 
     def score(self, support: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the standard normal number that is exceeded as rarely as a support."""
@@ -48,6 +50,11 @@ class Absent:
     def support(self, score: float) -> float:
         """Return the support that is exceeded as rarely as a standard normal number, which is far from 0."""
         supports, scores = self._above if score > 0 else self._below
+        return float(np.interp(score, scores, supports))
+
+    def least(self, score: float) -> float:
+        """Return the same support for a score far above 0, from no more of the tail than that needs."""
+        supports, scores = _upper_tail(self.cells, score)
         return float(np.interp(score, scores, supports))
 
     @cached_property
@@ -60,20 +67,21 @@ class Absent:
         return -_upper_tail(-self.cells)[:, ::-1]
 
 
-def _upper_tail(cells: NDArray[Any]) -> NDArray[np.float64]:
+def _upper_tail(cells: NDArray[Any], far: float = _FAR) -> NDArray[np.float64]:
     """Return points of the upper tail of the sum of one random cell of each row: sums and their scores; (2, points)."""
-    middle, spread = cells.mean(axis=1), np.sqrt(cells.var(axis=1).sum())
+    middle, spread = cells.mean(axis=1), np.sqrt(_variance(cells))
     if not spread:
         return np.array([[middle.sum()], [0.0]])
     scaled = ((cells - middle[:, None]) / spread).astype(np.float32)
     most = scaled.max(axis=1)[:, None]
+    below, squares = scaled - most, np.square(scaled)
     points: list[tuple[float, float]] = [(0.0, 0.0)]
     tilt = _STEP
-    while points[-1][1] < _FAR:
-        weights = np.exp(np.float32(tilt) * (scaled - most))  # in the tilted sum each cell is so many times as likely
+    while points[-1][1] < far:
+        weights = np.exp(np.float32(tilt) * below)  # in the tilted sum each cell is so many times as likely
         total = weights.sum(axis=1)
         means = np.einsum("rj,rj->r", weights, scaled) / total
-        variances = np.einsum("rj,rj,rj->r", weights, scaled, scaled) / total - np.square(means)
+        variances = np.einsum("rj,rj->r", weights, squares) / total - np.square(means)
         cumulants = np.log(total / scaled.shape[1]) + np.float32(tilt) * most[:, 0]
         mean, variance, cumulant = (float(each.sum(dtype=np.float64)) for each in (means, variances, cumulants))
         root = np.sqrt(max(2 * (tilt * mean - cumulant), 0.0))
@@ -86,6 +94,15 @@ def _upper_tail(cells: NDArray[Any]) -> NDArray[np.float64]:
         tilt += _STEP / np.sqrt(variance)
     sums, scores = np.array(points[1:] or points).T
     return np.array([middle.sum() + spread * (sums + _half_step(most[:, 0], scaled.shape[1])), scores])
+
+
+def _variance(cells: NDArray[Any]) -> float:
+    """Compute the variance of the sum of one random cell of each row."""
+    total = 0.0
+    for piece in pieces(*cells.shape):
+        centred = cells[piece] - cells[piece].mean(axis=1, keepdims=True)
+        total += float(np.vdot(centred, centred))
+    return float(total / cells.shape[1])
 
 
 def _half_step(most: NDArray[np.float32], width: int) -> float:

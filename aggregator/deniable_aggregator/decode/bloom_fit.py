@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from scipy.special import ndtr
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from numpy.typing import NDArray
@@ -88,6 +88,7 @@ class BloomCells:
     people: Floats = field(init=False)  # (cohorts,): whose permanent responses the reports are worth
     noise: tuple[float, float] = field(init=False)  # variance of a debiased bit of a person's reports, of a 0 and of a 1
     transposed: csr_array[Any] = field(init=False)
+    dense: Floats | None = field(init=False)  # (cohorts, width, columns), the design if that is small: it is read faster
     filters: NDArray[np.int64] = field(init=False)  # (ones of the design,): cohort * columns + column, ascending
     bits: NDArray[np.int64] = field(init=False)  # (ones of the design,): their bits
     y: Floats = field(init=False)  # (cohorts, width)
@@ -114,10 +115,20 @@ class BloomCells:
         object.__setattr__(self, "people", self.reports / (1 + self.repeats))
         object.__setattr__(self, "noise", tuple(part + more for part, more in zip(permanent, fresh, strict=True)))
         object.__setattr__(self, "transposed", csr_array(self.design.T))
+        small = cohorts * width * columns <= _CHUNK
+        object.__setattr__(self, "dense", self.design.toarray().reshape(cohorts, width, columns) if small else None)
         object.__setattr__(self, "y", (self.counts / self.reports[:, None] - self.p) / (self.q - self.p))
         object.__setattr__(self, "ones", np.asarray(self.design.sum(axis=0)).ravel() / cohorts)
         object.__setattr__(self, "alone", float(single - double))
         object.__setattr__(self, "together", float(double - single**2))
+
+    def filters_of(self, columns: Integers) -> Callable[[int, int], Floats]:
+        """Return what gives the filters of some columns in the cohorts from one to another, (cohorts, width, columns)."""
+        if self.dense is not None:
+            taken = self.dense[:, :, columns]
+            return lambda begin, end: taken[begin:end]
+        width, chosen = self.y.shape[1], csr_array(self.transposed[columns].T)
+        return lambda begin, end: chosen[begin * width : end * width].toarray().reshape(end - begin, width, len(columns))
 
     def covariance(
         self,
@@ -204,12 +215,12 @@ def solve(cells: BloomCells, columns: Integers, shares: Floats, excess: float, *
     cohorts, width = cells.y.shape
     lead = 0 if cells.density is None else 1  # the first coefficient, if there is a density, is the mass of other strings
     size = lead + len(columns)
-    chosen = csr_array(cells.transposed[columns].T)
+    filters_of = cells.filters_of(columns)
     gram, slope = np.zeros((size + 1, size + 1)), 0.0  # inner products of the coefficients' columns and y
     cross, diagonal = np.zeros((number if others else 0, size + 1)), np.zeros(number)
     noise = np.empty((cohorts, width))
     for begin, end in cells.chunks(size):
-        filters = chosen[begin * width : end * width].toarray().reshape(end - begin, width, len(columns))
+        filters = filters_of(begin, end)
         covariance = cells.covariance(begin, end, filters, shares, excess)
         noise[begin:end] = covariance.variances()
         precision = covariance.precision()
@@ -219,7 +230,8 @@ def solve(cells: BloomCells, columns: Integers, shares: Floats, excess: float, *
         gram += left.reshape(weighted.shape).T @ weighted
         slope += float(cells.alone * precision.trace(axis1=1, axis2=2).sum() + cells.together * precision.sum())
         if others:
-            cross += cells.design[begin * width : end * width].T @ weighted
+            part = cells.transposed if end - begin == cohorts else cells.design[begin * width : end * width].T
+            cross += part @ weighted
             diagonal += cells.information(begin, end, precision)
     # Of dependent columns some are left out. The shares and the excess are used for the covariance.
     independent = _independent(gram[:size, :size])

@@ -37,7 +37,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array, diags_array
+from scipy.sparse import csc_array, csr_array
 from scipy.special import ndtri
 
 from deniable.errors import ParameterError
@@ -60,7 +60,7 @@ _REPORTS = 16  # for each candidate in that model: its covariance depends on the
 _ENTER = 0.05  # a candidate enters the model beside the LASSO's where its p-value, times the candidates, is below
 _ROUNDS = 12  # of selection, which settles after 2 to 6
 _ROUGH = 1e-4  # of the penalty, within which the LASSO's slopes are right
-_SETTLE = 3  # updates of the covariance, each by a fit
+_SETTLE = 2  # updates of the covariance, each by a fit: another moves estimates by less than a thousandth of their errors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,28 +179,29 @@ def _lasso(cells: BloomCells, model: Model) -> Integers:
         return np.arange(columns)
     precision = 1 / model.noise.ravel()
     # For an absent column, the correlation of the scaled column with the residuals has variance 1.
-    scale = 1 / np.sqrt(cells.transposed.power(2) @ precision)
+    scale = 1 / np.sqrt(cells.transposed @ precision)
     penalty = np.sqrt(2 * np.log(columns))
-    design, y = csc_array(cells.design @ diags_array(scale)), cells.y.ravel()
-    weight, means = precision / precision.sum(), np.zeros(columns)
+    of_columns = cells.transposed
+    scaled = csr_array((np.repeat(scale, np.diff(of_columns.indptr)), of_columns.indices, of_columns.indptr), of_columns.shape)
+    y, weight, means = cells.y.ravel(), precision / precision.sum(), np.zeros(columns)
     if cells.density is not None:  # the intercept that fits best is taken out of columns and cells alike
-        means, y = design.T @ weight, y - weight @ y
+        means, y = scaled @ weight, y - weight @ y
     shares, entered = np.zeros(columns), np.arange(0)
-    of_all = _penalised(csr_array(design), means, y, precision, penalty)
+    of_all = _penalised(scaled, means, y, precision, penalty)
     while True:
         more = np.setdiff1d(np.flatnonzero(of_all(shares)[1] < -_ROUGH), entered)
         if not len(more):
             return np.flatnonzero(shares > 0)
         entered = np.union1d(entered, more)  # of thousands of columns some hundred ever enter, and the rest costs no time
-        loss = _penalised(csr_array(design[:, entered]), means[entered], y, precision, penalty)
+        loss = _penalised(scaled[entered], means[entered], y, precision, penalty)
         shares[entered] = _least(loss, shares[entered])
 
 
 def _penalised(
-    design: csr_array[Any], means: Floats, y: Floats, precision: Floats, penalty: float
+    transposed: csr_array[Any], means: Floats, y: Floats, precision: Floats, penalty: float
 ) -> Callable[[Floats], tuple[float, Floats]]:
     """Return half the weighted squared residuals plus the sum of the shares, in penalties, with its gradient by the shares."""
-    transposed = csr_array(design.T)
+    design = transposed.T
 
     def loss(shares: Floats) -> tuple[float, Floats]:
         residual = design @ shares - means @ shares - y
@@ -288,17 +289,18 @@ def _unallocated(model: Model) -> tuple[float, float]:
     # variances add.
     cells = model.cells
     cohorts, width = cells.counts.shape
-    left = cells.design[:, np.setdiff1d(np.arange(cells.design.shape[1]), model.columns)]
-    fitted = cells.design[:, model.columns] @ model.frequency[model.columns]
-    sums = np.zeros(cohorts)
-    for cohort, residual in enumerate(cells.y - fitted.reshape(cohorts, width)):
-        filters = left[cohort * width : (cohort + 1) * width]
-        ones = np.asarray(filters.sum(axis=0)).ravel()
-        own = ones * (1 - ones / width)
-        if not own.all():  # a filter without any 0 or any 1
-            return float("nan"), float("nan")
-        sums[cohort] = ((filters.T @ residual - ones * residual.mean()) / own).sum() * cells.reports[cohort]
-    more = stderr_of_mean(sums, cells.reports) if left.shape[1] else 0.0
+    columns = cells.design.shape[1]
+    left = np.setdiff1d(np.arange(columns), model.columns)
+    residuals = cells.y - (cells.design[:, model.columns] @ model.frequency[model.columns]).reshape(cohorts, width)
+    of_bits = residuals[cells.filters // columns, cells.bits]
+    ones, sums = (
+        np.bincount(cells.filters, weights, cohorts * columns).reshape(cohorts, columns)[:, left] for weights in (None, of_bits)
+    )
+    own = ones * (1 - ones / width)
+    if not own.all():  # a filter without any 0 or any 1
+        return float("nan"), float("nan")
+    sums = ((sums - ones * residuals.mean(axis=1, keepdims=True)) / own).sum(axis=1) * cells.reports
+    more = stderr_of_mean(sums, cells.reports) if len(left) else 0.0
     return float(model.outside - sums.sum() / cells.reports.sum()), float(np.hypot(np.sqrt(model.outside_variance), more))
 
 

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 RESAMPLES = 200
 _GAIN = 1e-3  # the fit ends when a step gains less log-likelihood than e^epsilon times this; stopping early is what smooths it
 _MOST_STEPS = 10_000
+_SMOOTHINGS = 0.0, 0.25, 1.0  # how strongly a step may smooth
+# _TRIALS, _HELD_OUT: how often a share of the reports is held out, to choose between them
+_TRIALS = 4
+_HELD_OUT = 0.2
+_ENOUGH = 100  # reports, from which on there is a choice
 _BLURRED = 0.5
 _FEWEST = 8  # parts of a grouped distribution
 _RESOLVED = 4  # standard errors that a share must be away from 0 and 1
@@ -59,9 +64,10 @@ class Distribution:
     n: int  # reports
     edges: NDArray[np.float64]  # (parts + 1,), from 0 to 1: where the parts end
     mass: NDArray[np.float64]  # (parts,), the share of the answers in each; not negative, with sum 1
-    # (`RESAMPLES`, parts), what it is estimated to be from as many other samples of devices and of their noise. It says how fine
-    # a picture may be. It takes most of the time, and quantiles need none.
+    # (`RESAMPLES`, parts), what it is estimated to be, without smoothing, from as many other samples of devices and of their
+    # noise. It says how fine a picture may be. It takes most of the time, and quantiles need none.
     resample: Callable[[], NDArray[np.float64]]
+    rough: NDArray[np.float64]  # (points,), the mass without smoothing, which keeps peaks: bands are of this
     profile: Profile | None = None  # what bands of quantiles come from; None of permanent responses, where they are resampled
     # (values,), the places of the only values that answers can have; None if they may lie anywhere.
     values: NDArray[np.float64] | None = None
@@ -126,7 +132,7 @@ class Distribution:
         if self.values is not None:
             ends = np.repeat(self.values[places.start : places.stop, None], 2, axis=1)
         else:
-            ends = np.array([around(self.mass, place) for place in places])
+            ends = np.array([around(self.rough, place) for place in places])
         return Near(self.quantile(share).place, ends[:, 0], ends[:, 1], worse)
 
     def resolves(self, quantile: Quantile) -> bool:
@@ -138,7 +144,7 @@ class Distribution:
 
     def _profiled_band(self, share: float, level: float) -> tuple[float, float]:
         assert self.profile is not None  # noqa: S101 - the caller has looked
-        return band_of_points(self.profile, self.mass, share, level)
+        return band_of_points(self.profile, self.rough, share, level)
 
     def _resampled_band(self, share: float, level: float) -> tuple[float, float]:
         """Return the percentiles of the resampled quantiles, and half a part more to both sides."""
@@ -159,9 +165,10 @@ def distribution(
 ) -> Distribution | None:
     """Estimate the distribution of the places of answers; None without reports."""
     # Reports of a window are a known mixture over the points. Its maximum likelihood is approached by expectation maximisation
-    # from the uniform distribution. It stops when a step gains less log-likelihood than `e^epsilon / 1000`. This early stop is
-    # the only smoothing. The resampled distributions come from multinomial samples of the tally, each fitted in the same way.
-    # They are the same whenever the tally is the same.
+    # from the uniform distribution. It stops when a step gains less log-likelihood than `e^epsilon / 1000`, which smooths. Where
+    # that foresees reports better, each step smooths as well. Bands come from the fit without that, and are widened to hold the
+    # quantile that is shown. The resampled distributions come from multinomial samples of the tally. All that is drawn is the
+    # same whenever the tally is the same.
     # Z. Li and others: Estimating numerical distributions under local differential privacy. SIGMOD 2020, section 5.5.
     tally.check_decoder(mechanism)
     n = tally.n
@@ -174,30 +181,46 @@ def distribution(
         samples = estimate.frequency + estimate.stderr * errors
         parts = np.array([consistent(each, complete=True) for each in (estimate.frequency, *samples)])
         edges = np.linspace(0, 1, mechanism.domain_size + 1)
-        return Distribution(n, edges, parts[0], lambda: parts[1:])
+        return Distribution(n, edges, parts[0], lambda: parts[1:], parts[0])
     counts = tally.counts[0].astype(np.float64)
-    fitted = fit(mechanism, counts[None])[0]
+    smoothing = choose_smoothing(mechanism, counts, np.random.default_rng(seed))
+    rough, smooth = fit(mechanism, np.tile(counts, (2, 1)), [0.0, smoothing])
 
     def resample() -> NDArray[np.float64]:
         chance = np.random.default_rng(seed)
         others = fit(mechanism, chance.multinomial(n, counts / n, RESAMPLES).astype(np.float64))
-        return _of_same_people(fitted, others, n, repeats, chance)
+        return _of_same_people(rough, others, n, repeats, chance)
 
     # Half of the room of the two points at the ends lies outside of the axis.
     edges = np.concatenate([[0.0], (np.arange(1, mechanism.points) - 0.5) / (mechanism.points - 1), [1.0]])
     if not len(values):
         points = cell_chances(mechanism, np.linspace(0, 1, mechanism.points))
-        return Distribution(n, edges, fitted, resample, Profile(points, counts, fitted, repeats))
+        return Distribution(n, edges, smooth, resample, rough, Profile(points, counts, rough, repeats))
     places = np.asarray(values, np.float64)
     chances = cell_chances(mechanism, places)
     nearest = np.searchsorted((places[1:] + places[:-1]) / 2, np.linspace(0, 1, mechanism.points))
-    start = np.bincount(nearest, fitted, len(places)).astype(np.float64)
-    return Distribution(n, edges, fitted, resample, Profile(chances, counts, start, repeats), places)
+    start = np.bincount(nearest, rough, len(places)).astype(np.float64)
+    return Distribution(n, edges, smooth, resample, rough, Profile(chances, counts, start, repeats), places)
+
+
+def choose_smoothing(
+    mechanism: Window,  # what the devices ran
+    counts: NDArray[np.float64],  # (cells,)
+    chance: np.random.Generator,
+) -> float:
+    """Choose the smoothing whose fits to most of the reports make the others, which are held out, the most likely."""
+    if counts.sum() < _ENOUGH:
+        return _SMOOTHINGS[0]
+    held_out = chance.binomial(counts.astype(np.int64), _HELD_OUT, (_TRIALS, len(counts)))
+    fits = fit(mechanism, np.tile(counts - held_out, (len(_SMOOTHINGS), 1)), np.repeat(_SMOOTHINGS, _TRIALS))
+    likely = np.log(_cells(mechanism, fits)).reshape(len(_SMOOTHINGS), _TRIALS, -1)
+    return _SMOOTHINGS[int(np.einsum("stc,tc->s", likely, held_out).argmax())]
 
 
 def fit(
     mechanism: Window,  # what the devices ran
     counts: NDArray[np.float64],  # (tallies, cells)
+    smoothing: Sequence[float] | NDArray[np.float64] | None = None,  # (tallies,), how strongly each step smooths, in [0, 1]
 ) -> NDArray[np.float64]:
     """Fit distributions over the points to several tallies at once, (tallies, points), each with sum 1."""
     # With probability `d = w (inside - outside)` a report names a cell of the window, each as likely, else any cell. A step takes
@@ -208,20 +231,38 @@ def fit(
     distributions = np.empty((len(counts), mechanism.points))
     left, seen, before = np.arange(len(counts)), counts, np.full(len(counts), -np.inf)
     mass = np.full(distributions.shape, 1 / mechanism.points)
+    moved = np.zeros((len(counts), 1)) if smoothing is None else np.asarray(smoothing, np.float64)[:, None] / 4
     for _ in range(_MOST_STEPS):
-        likely = outside + (inside - outside) * _sums(mass, w, w - 1)
+        likely = _cells(mechanism, mass)
         gained = np.einsum("ij,ij->i", seen, np.log(likely))
         going = gained - before >= least
         if not going.all():
             distributions[left[~going]] = mass[~going]
-            left, seen, mass, likely, gained = (each[going] for each in (left, seen, mass, likely, gained))
+            left, seen, mass, likely, gained, moved = (each[going] for each in (left, seen, mass, likely, gained, moved))
             if not len(left):
                 return distributions
         before = gained
         mass *= _sums(np.divide(seen, likely, out=likely), w)
+        if moved.any():
+            _smooth(mass, moved)
         mass /= mass.sum(axis=1, keepdims=True)
     distributions[left] = mass
     return distributions
+
+
+def _cells(mechanism: Window, mass: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the probability of each cell for distributions over the points, (distributions, cells)."""
+    w, inside, outside = mechanism.length, float(mechanism.inside), float(mechanism.outside)
+    return outside + (inside - outside) * _sums(mass, w, w - 1)
+
+
+def _smooth(mass: NDArray[np.float64], moved: NDArray[np.float64]) -> None:
+    """Move a part of each point's mass to either neighbour, in place."""
+    # The points at the ends have half the room of others, so they have half the mass where answers are even. All of what leaves
+    # them goes inwards.
+    flow = moved * np.diff(mass * np.where(np.arange(mass.shape[1]) % (mass.shape[1] - 1), 1, 2), axis=1)
+    mass[:, :-1] += flow
+    mass[:, 1:] -= flow
 
 
 def _sums(numbers: NDArray[np.float64], length: int, beyond: int = 0) -> NDArray[np.float64]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deniable.exact.hashing import key
+from deniable_aggregator.decode.pieces import pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,9 +57,12 @@ def lookup_by_row(
     used = np.flatnonzero(table.any(axis=1) | counts.any(axis=1))  # with few reports most rows of a large pool are empty
     kernel = _kernel()
     if kernel is not None:
-        sums = np.zeros(len(used), np.int64)
-        kernel(multipliers(family)[first + used], np.ascontiguousarray(table[used], np.float64), counts[used], keys, by_key, sums)
-        by_row[used] = sums
+        numbers = multipliers(family)
+        for piece in pieces(len(used), table.shape[1]):
+            rows = used[piece]
+            sums = np.zeros(len(rows), np.int64)
+            kernel(numbers[first + rows], np.ascontiguousarray(table[rows], np.float64), counts[rows], keys, by_key, sums)
+            by_row[rows] = sums
         return by_key, by_row
     for row in used.tolist():
         places = hashes(family, first + row, keys)

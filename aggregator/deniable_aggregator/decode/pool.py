@@ -56,7 +56,8 @@ class PoolCells:
     @cached_property
     def absent(self) -> Absent:
         """The distribution of the support of a value that nobody holds."""
-        return Absent(self.counts[self.reports > 0])
+        used = self.reports > 0
+        return Absent(self.counts if used.all() else self.counts[used])
 
     @property
     def n(self) -> int:
@@ -80,7 +81,7 @@ class PoolCells:
 
     def plain(self, support: NDArray[np.float64], candidates: int) -> NDArray[np.intp]:
         """Return the places of supports that noise alone would hardly show among all candidates, in ascending order."""
-        least = self.absent.support(-ndtri(_PLAIN / max(candidates, 1)))
+        least = self.absent.least(-ndtri(_PLAIN / max(candidates, 1)))
         most = min(_MOST, min(self.n, self.absent.cells.size) // _CELLS)
         first = np.argsort(-support, kind="stable")[:most]
         return np.sort(first[support[first] > least])
@@ -96,14 +97,14 @@ class PoolCells:
         numbers = np.arange(rows)[:, None]
         places = (numbers * width + hash_lookup.hashes(self.family, numbers, keys)).T.ravel()
         held = csc_array((np.ones(len(places)), places, np.arange(0, len(places) + 1, rows)), (rows * width, len(keys)))
-        odds = float(self.mechanism.p - self.mechanism.other) * self.reports[:, None]
-
-        def added(shares: NDArray[np.float64]) -> NDArray[np.float64]:
-            return np.asarray(odds * ((held @ shares).reshape(rows, width) - shares.sum() / width))
-
-        together = LinearOperator((len(keys), len(keys)), matvec=lambda shares: held.T @ added(shares).ravel())
-        shares, _ = cg(together, held.T @ self.counts.ravel() - self.n * float(self.mechanism.q), rtol=_PRECISE)
-        return shares, PoolCells(self.mechanism, self.counts - added(shares), self.reports)
+        # A share adds to its value's places, and takes as much away evenly from all places of a row.
+        odds = float(self.mechanism.p - self.mechanism.other) * self.reports
+        adding = csc_array((np.tile(odds, len(keys)), held.indices, held.indptr), held.shape)
+        asking, even = held.T, odds.sum() / width
+        together = LinearOperator((len(keys), len(keys)), matvec=lambda shares: asking @ (adding @ shares) - even * shares.sum())
+        shares, _ = cg(together, asking @ self.counts.ravel() - self.n * float(self.mechanism.q), rtol=_PRECISE)
+        added = (adding @ shares).reshape(rows, width) - odds[:, None] * (shares.sum() / width)
+        return shares, PoolCells(self.mechanism, self.counts - added, self.reports)
 
     @property
     def family(self) -> PoolFamily:

@@ -153,8 +153,11 @@ def _popcount_numba(
 
 def widen(content: NDArray[np.uint8]) -> NDArray[np.uint32]:
     """Widen little-endian numbers of up to 4 bytes, shape (reports, size), to 32 bits."""
+    size = content.shape[1]
+    if size in (1, 2, 4) and content.flags.c_contiguous:  # machines have such numbers
+        return content.view(f"<u{size}")[:, 0].astype(np.uint32, copy=False)
     padded = np.zeros((len(content), 4), np.uint8)
-    padded[:, : content.shape[1]] = content
+    padded[:, :size] = content
     return padded.view("<u4")[:, 0]
 
 

@@ -59,7 +59,7 @@ class Blocks(Counted[GeneralHadamard]):
         """Count the reports that support each value, less those that oppose it."""
         blocks, rows = self.mechanism.slots(np.arange(self.mechanism.domain_size))
         table = tally.counts.reshape(self.mechanism.blocks, -1)
-        transform = walsh_hadamard(table.T).T
+        transform = walsh_hadamard(table)
         return self.of(tally, values, transform[blocks, rows], table.sum(axis=1)[blocks])
 
     def nobody(self, values: int, n: int) -> Estimate:

@@ -15,6 +15,7 @@ from deniable_aggregator.decode import hash_lookup, pool
 from deniable_aggregator.decode.families.family import Counted, Shares
 from deniable_aggregator.decode.families.law import BitLaw, CellLaw, Law, parity
 from deniable_aggregator.decode.families.pairs import PairSupport, affine, lines
+from deniable_aggregator.decode.pieces import pieces
 from deniable_aggregator.decode.support_estimate import Supported
 from deniable_aggregator.decode.transforms import walsh_hadamard
 
@@ -110,9 +111,12 @@ class HashedSigns(Hashed):
     def places(self, tally: Tally) -> NDArray[np.int64]:
         """Return the supports: place j has those whose sign of the drawn coefficient is its own."""
         # They are half of (reports + transform of the difference).
-        signs = tally.counts.reshape(self.mechanism.family.rows, self.mechanism.family.width, 2)
-        transform = walsh_hadamard((signs[:, :, 0] - signs[:, :, 1]).T).T
-        return (tally.reports[:, None] + transform) // 2
+        rows, width = self.mechanism.family.rows, self.mechanism.family.width
+        signs, places = tally.counts.reshape(rows, width, 2), np.empty((rows, width), np.int64)
+        for piece in pieces(rows, width):
+            transform = walsh_hadamard(signs[piece, :, 0] - signs[piece, :, 1])
+            places[piece] = (tally.reports[piece, None] + transform) // 2
+        return places
 
     def law(self, values: Sequence[int] | None) -> Law:
         """Return the law of signs."""

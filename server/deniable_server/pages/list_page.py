@@ -177,21 +177,21 @@ def effects(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summ
     today, declared = datetime.now(UTC).date(), app.registry.experiments
     with_arms = {id_: sum(name in declared for name in each.metric.segments) for id_, each in app.highest.items()}
     sources = {id_: ("effects", id_, *_source(app, id_, known, today)) for id_ in ids if with_arms[id_]}
-    made = memo.parts(
+    by_metric = memo.parts(
         app.store,
         sources,
         lambda missing: {id_: smallest_p_values(Published.of_each(app, app.versions_of(id_))) for id_ in missing},
     )
-    p_values = {f"{id_} on {name}": p for id_, each in made.items() for name, p in each.items()}
+    p_values = {f"{id_} on {name}": p for id_, each in by_metric.items() for name, p in each.items()}
     if not p_values:
         return ""
     every = sum(with_arms.values())  # All are tested together (Bonferroni), whichever are on this page.
-    shown = sorted((name for name, p in p_values.items() if p * every <= _ALPHA), key=lambda name: p_values[name])
-    if not shown:
+    effective = sorted((name for name, p in p_values.items() if p * every <= _ALPHA), key=lambda name: p_values[name])
+    if not effective:
         return f"No effect found in {plural(len(p_values), 'experiment')} so far."
-    names = [*shown[:_MOST_NAMES], *([f"{len(shown) - _MOST_NAMES} more"] if len(shown) > _MOST_NAMES else [])]
-    how = "shows" if len(shown) == 1 else "show"
-    return f"{len(shown)} of {plural(len(p_values), 'experiment')} {how} an effect: {figures.listed(names)}."
+    names = [*effective[:_MOST_NAMES], *([f"{len(effective) - _MOST_NAMES} more"] if len(effective) > _MOST_NAMES else [])]
+    how = "shows" if len(effective) == 1 else "show"
+    return f"{len(effective)} of {plural(len(p_values), 'experiment')} {how} an effect: {figures.listed(names)}."
 
 
 def _source(app: AppMetrics, id_: str, known: Mapping[Definition, Summary], today: date) -> tuple[object, ...]:

@@ -78,7 +78,7 @@ def _says(row: ValueDiffering, arms: int, most: str | None, least: str | None) -
     is_share = row.value is not None
     subject = figures.quoted(row.label) if is_share else f"the {name_of(row)}"
     high, low = ("most frequent", "least frequent") if is_share else ("highest", "lowest")
-    found = [f"{word} with {figures.quoted(arm)}" for word, arm in ((high, most), (low, least)) if arm]
-    if not found:
+    words = [f"{word} with {figures.quoted(arm)}" for word, arm in ((high, most), (low, least)) if arm]
+    if not words:
         return f"With which of {arms} arms {subject} is {high} cannot be told so far."
-    return figures.beginning(f"{subject} is {' and '.join(found)}, of {arms} arms.")
+    return figures.beginning(f"{subject} is {' and '.join(words)}, of {arms} arms.")

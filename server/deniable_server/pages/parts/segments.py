@@ -149,17 +149,17 @@ def _others_lead(measured: Measurement, selections: Sequence[Selection], cells: 
     if measured.leading is None or measured.leading.count != 1 or not measured.leading.leaders:
         return ""
     level = 1 - (1 - measured.level) / max(len(cells), 1)  # all segments are tested, so that at most 5% of pages name a wrong one
-    found = []
+    winners = []
     for cell, reading in zip(cells, read(selections), strict=True):
         if isinstance(reading, ShareReading) and (first := Leaders(reading.shares, level)).is_found:
             position, metric = reading.values[first.order[0]], reading.declared.metric
             if metric.value(position) not in measured.leading.leaders:
-                found.append((cell, metric.label(position), "option" if metric.kind.options else "answer"))
-    if not found:
+                winners.append((cell, metric.label(position), "option" if metric.kind.options else "answer"))
+    if not winners:
         return ""
-    named = [f"with {figures.group(cell)} ({figures.quoted(label)})" for cell, label, _ in found[:_MOST_NAMED]]
-    more = [f"with {len(found) - _MOST_NAMED} more"] if len(found) > _MOST_NAMED else []
-    return f"Another {found[0][2]} is the most frequent one {figures.listed([*named, *more])}."
+    named = [f"with {figures.group(cell)} ({figures.quoted(label)})" for cell, label, _ in winners[:_MOST_NAMED]]
+    more = [f"with {len(winners) - _MOST_NAMED} more"] if len(winners) > _MOST_NAMED else []
+    return f"Another {winners[0][2]} is the most frequent one {figures.listed([*named, *more])}."
 
 
 class _Answer(NamedTuple):

@@ -267,8 +267,8 @@ class Query:
         Returns
         -------
         dict
-            By metric what ``/experiment`` answers: ``base``, ``planned``, ``sizes``, and the ``arms`` with a ``comparison`` and
-            ``looks`` each.
+            By metric what ``/experiment`` answers: ``base``, ``planned``, ``sizes``, ``order``, and the ``arms`` with a
+            ``comparison`` and ``looks`` each.
 
         Raises
         ------

@@ -51,6 +51,14 @@ RULES = [
     (Measure(is_share=True).signed, ((-0.08, -0.02),), "\N{MINUS SIGN}8 to \N{MINUS SIGN}2 points"),
     (Measure(is_share=False, unit="km").signed, ((-0.004, 1.76),), "\N{MINUS SIGN}0.004 to +1.760\u202fkm"),
     (Measure(is_share=False, scale="log").signed, ((0.94, 1.2),), "a factor of 0.94 to 1.2"),
+    # what few reports estimate is written as far as it is possible: a share in a sentence, and how far two are apart
+    (Measure(is_share=True).possible, (1.32, (0.9, 1.74)), "100%"),
+    (Measure(is_share=True).possible, (-0.12, (-0.2, -0.04)), "0.0%"),
+    (Measure(is_share=False, unit="ms").possible, (-3, (-4, -2)), "\N{MINUS SIGN}3\u202fms"),
+    (partial(Measure(is_share=True).size, is_rise=True), ((0.3, 2.4),), "30 to 100 points"),
+    (partial(Measure(is_share=True).size, is_rise=True), ((-0.3, 2.4),), "up to 100 points"),
+    (Measure(is_share=True).signed, ((-1.8, 0.2),), "\N{MINUS SIGN}100 to +20 points"),
+    (Measure(is_share=True).most, (((-1.3, 0.1), (-0.2, 0.2)),), "100 points"),
     # the largest of several, which is not rounded down
     (Measure(is_share=True).most, (((-0.0446, 0.01), (-0.02, 0.02)),), "4.5 points"),
     # chance

@@ -595,6 +595,16 @@ def test_too_few_reports_are_not_shown(app, client):
     assert "<b>500</b>" in client.get("/m/ui.choice").get_data(as_text=True)
 
 
+def test_a_path_of_whole_numbers_leads_through_its_points():
+    """Each step is from the last point, so the sum of all steps so far is the next point; a minus needs no space before it."""
+    points = [(3, 40), (10, 40), (11, 2), (9, 50), (9, 49)]
+    path = chart.whole_path(points)
+    assert path == "M3 40l7 0 1-38 -2 48 0-1"
+    numbers = [int(each) for each in re.findall(r"-?\d+", path)]
+    assert list(zip(np.cumsum(numbers[::2]), np.cumsum(numbers[1::2]), strict=True)) == points
+    assert chart.whole_path(points[:1]) == "M3 40"
+
+
 def test_very_many_values_have_pages(app, client):
     """Of 600 values each page shows 30 on one scale, in less than 60 KB, with links to its neighbours."""
     fill_all(app)

@@ -11,6 +11,7 @@ from registries import metric_toml, registry_toml
 from deniable.lint import _experiments
 from deniable.registry.tables import Experiment
 from deniable_server.doctor.pipeline import experiments
+from deniable_server.pages import list_page
 
 from .conftest import READ
 from .test_series import ask as answered
@@ -129,14 +130,13 @@ def test_the_page_says_how_the_arms_differ(shop):
     html = page(shop, "theme")
     ((sentence, link),) = re.findall(r'<p class="changed arm">([^<]*) <a href="([^"]*)">', html)
     assert re.fullmatch(
-        r"“(dark|light)”: [\d.]+% with large, [\d.]+% with control \(([+\N{MINUS SIGN}])[\d.]+, \2[\d.]+ to \2[\d.]+ points\)\. "
+        r"“(dark|light)”: [\d.]+% with large, [\d.]+% with control \(([+\N{MINUS SIGN}])[\d.]+ to \2[\d.]+ points\)\. "
         r"1 more value differs\.",
         sentence,
     )
     assert link == "/m/theme/compare?a=arm%3Dcontrol&amp;b=arm%3Dlarge"
     assert "however often anybody looks" in html
-    times = r"\N{MULTIPLICATION SIGN} [\d.]+"
-    mean = rf"Geometric mean: [\d.]+\WkB with large, [\d.]+\WkB with control \({times}, a factor of [\d.]+ to [\d.]+\)\."
+    mean = r"Geometric mean: [\d.]+\WkB with large, [\d.]+\WkB with control \(a factor of [\d.]+ to [\d.]+\)\."
     assert re.search(mean, page(shop, "size"))
     assert 'class="changed arm"' not in page(shop, "theme?segment=platform=linux")
 
@@ -150,7 +150,7 @@ def test_the_page_says_how_far_arms_are_apart_that_do_not_differ(serve):
     (sentence,) = re.findall(r'<p class="changed arm">([^<]*) <a', page(shop, "theme?level=0.9999"))
     assert re.fullmatch(
         r"“large” and “control” do not differ beyond chance so far\. Furthest apart is “(dark|light|system)”: "
-        r"\W?[\d.]+% with large, \W?[\d.]+% with control \(\W?[\d.]+, \N{MINUS SIGN}[\d.]+ to \+[\d.]+ points\)\.",
+        r"[\d.]+% with large, [\d.]+% with control \(\N{MINUS SIGN}[\d.]+ to \+[\d.]+ points\)\.",
         sentence,
     )
 
@@ -177,6 +177,7 @@ def test_a_page_says_nothing_of_arms_without_a_release(serve):
     send(shop, "theme", [1] * 60, week(2), segment="platform=linux,arm=control")
     shop.drain(days=40)
     assert 'class="changed arm"' not in page(shop, "theme")
+    assert "in 2 experiments" not in shop.http.get("/").get_data(as_text=True)
 
 
 def test_arms_differ_in_a_boolean_as_in_one_value(serve):
@@ -310,3 +311,63 @@ def test_a_metric_without_an_experiment_says_so(serve):
     page = empty.http.get("/m/theme/experiment")
     assert page.status_code == 200
     assert "No two arms can be compared yet." in page.get_data(as_text=True)
+
+
+@pytest.fixture
+def three(serve):
+    """Serve an experiment of three arms: with larger there is more dark than with the others, which are alike."""
+    served = serve(REGISTRY.replace('"control", "large"', '"control", "large", "larger"'))
+    position = served.app.registry.metrics["size"].position
+    for arm, dark, size in (("control", 300, 20), ("large", 310, 60), ("larger", 420, 120)):
+        send(served, "theme", [1] * dark + [0] * (1600 - dark), week(2), segment=f"platform=linux,arm={arm}")
+        send(served, "size", [position(size)] * 600, week(2), segment=f"arm={arm}")
+    served.drain(days=40)
+    return served
+
+
+def test_which_of_three_arms_has_the_most(three):
+    """It must differ from each other one by a test of all pairs of arms, at all looks; the page begins with it."""
+    order = three.get("/api/v1/metrics/size/experiment").get_json()["order"]
+    assert order["says"] == "The geometric mean is highest with “larger” and lowest with “control”, of 3 arms."
+    order = three.get("/api/v1/metrics/theme/experiment?value=dark").get_json()["order"]
+    assert (order["label"], order["most"], order["least"]) == ("dark", "larger", None)
+    html = three.http.get("/m/theme/experiment?value=dark").get_data(as_text=True)
+    assert '<p class="headline" dir="auto">“dark” is most frequent with “larger”, of 3 arms.</p>' in html
+    pairs = [("control", "large"), ("control", "larger"), ("large", "larger")]
+    p_values = {}
+    for pair in pairs:
+        body = answered(three, "theme/compare?a=arm={}&b=arm={}".format(*pair))
+        (row,) = (row for row in body["differences"] if row["label"] == "dark")
+        p_values[pair] = row["p_holm"] * 3 / body["experiment"]["comparisons"]
+    largest = max(p for pair, p in p_values.items() if "larger" in pair)
+    assert 0.0001 < largest < 0.05 < p_values["control", "large"]
+    for level, most in ((1 - 1.05 * largest, "larger"), (1 - 0.95 * largest, None)):
+        order = three.get(f"/api/v1/metrics/theme/experiment?value=dark&level={level}").get_json()["order"]
+        assert order["most"] == most
+    assert order["says"] == "With which of 3 arms “dark” is most frequent cannot be told so far."
+
+
+def test_two_arms_have_no_order(course):
+    """Their comparison says which one has more."""
+    assert course.get("/api/v1/metrics/theme/experiment").get_json()["order"] is None
+
+
+def test_the_list_of_metrics_names_experiments_with_an_effect(course):
+    """Before the metrics."""
+    assert "1 of 2 experiments shows an effect: theme on arm." in course.http.get("/").get_data(as_text=True)
+
+
+@pytest.mark.parametrize(
+    ("p_value", "words"),
+    [
+        (0.026, "No effect found in 2 experiments so far."),
+        (0.024, "2 of 2 experiments show an effect: theme on arm and size on arm."),
+    ],
+)
+def test_experiments_of_the_list_are_tested_together(serve, monkeypatch, p_value, words):
+    """A list without any effect names one in 5% of cases at most, however many experiments there are."""
+    monkeypatch.setattr(list_page, "smallest_p_values", lambda _: {"arm": p_value})
+    shop = serve(REGISTRY)
+    send(shop, "theme", [1] * 100, week(2), segment="platform=linux,arm=control")
+    shop.drain(days=40)
+    assert words in shop.http.get("/").get_data(as_text=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, exp, floor, log, log10
+from math import ceil, exp, floor, inf, log, log10
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.registry import period
@@ -30,6 +30,10 @@ class Measure(NamedTuple):
     def estimate(self, value: float, interval: tuple[float, float]) -> str:
         """Write an estimate with as many digits as its interval allows."""
         return share(value, stderr(interval)) if self.is_share else number(value, interval, self.unit)
+
+    def possible(self, value: float, interval: tuple[float, float]) -> str:
+        """Write an estimate in a sentence: a share as far as it is possible."""
+        return self.estimate(possible(value) if self.is_share else value, interval)
 
     def ends(self, interval: tuple[float, float]) -> str:
         """Write between which ends an estimate lies."""
@@ -66,12 +70,13 @@ class Measure(NamedTuple):
 
     def most(self, intervals: Sequence[tuple[float, float]]) -> str:
         """Write how large differences of shares with these intervals are at most, rounded up."""
-        reach = 100 * max(abs(end) for interval in intervals for end in interval)
+        reach = min(100 * max(abs(end) for interval in intervals for end in interval), 100.0)
         digits = max(1 - floor(log10(reach)), 0) if reach > 0 else 0
         return f"{ceil(reach * 10**digits) / 10**digits:.{digits}f} points"
 
     def _written(self, ends: tuple[float, float], sign: str) -> tuple[str, str]:
         """Write two distances, the second one with the unit. What is not 0 is not written as 0, so that its side is seen."""
+        # No shares are more than 100 points apart, so an interval that is cut there holds as often.
         if self.scale == "log":
             return f"{exp(ends[0]):.3g}", f"{exp(ends[1]):.3g}"
         factor, unit = (100, " points") if self.is_share else (1, f"{_THIN}{self.unit}" if self.unit else "")
@@ -82,7 +87,8 @@ class Measure(NamedTuple):
             digits = 0
         while digits < _MOST_DIGITS and any(end and not round(end, digits) for end in (low, high)):
             digits += 1
-        first, last = (f"{_sign(end, sign)}{abs(end):,.{digits}f}" for end in (low, high))
+        most = 100.0 if self.is_share else inf
+        first, last = (f"{_sign(end, sign)}{min(abs(end), most):,.{digits}f}" for end in (low, high))
         return first, f"{last}{unit}"
 
 
@@ -106,6 +112,11 @@ def percent(frequency: float, digits: int, sign: str = "%") -> str:
     text = f"{100 * frequency:.{digits}f}"
     negative = text.startswith("-") and float(text) != 0
     return f"{MINUS if negative else ''}{text.lstrip('-')}{sign}"
+
+
+def possible(frequency: float) -> float:
+    """Return a share as far as it is possible: an unbiased one of few reports may lie far below 0 or above 100%."""
+    return min(max(frequency, 0.0), 1.0)
 
 
 def share(frequency: float, error: float) -> str:

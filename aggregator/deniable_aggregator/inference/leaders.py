@@ -37,13 +37,18 @@ class Leaders:
     @cached_property
     def places(self) -> NDArray[np.intp]:
         """Places of the leaders, by falling share; one, if it is found to be the most frequent; none without a known share."""
-        if len(self.order) < 2:  # noqa: PLR2004 - a single one leads
+        if not len(self.order):
             return self.order
-        # The first is picked by looking. It must be above each other value, not only above the second: where errors differ, the
-        # second may be far below but known well, and a third known badly. All these tests must reject, so each is at the level.
-        if (self.ahead_by > self.needed).all():
+        if self.is_found:
             return self.order[:1]
         return np.asarray(self.order[np.concatenate([[True], self.ahead_by <= self._step])], np.intp)
+
+    @cached_property
+    def is_found(self) -> bool:
+        """Whether the first in `order` is found to be the most frequent value; a single one is, none is not."""
+        # The first is picked by looking. It must be above each other value, not only above the second: where errors differ, the
+        # second may be far below but known well, and a third known badly. All these tests must reject, so each is at the level.
+        return len(self.order) == 1 or (len(self.order) > 1 and bool((self.ahead_by > self.needed).all()))
 
     @cached_property
     def ahead_by(self) -> NDArray[np.float64]:

@@ -68,9 +68,9 @@ class Counts:
     __slots__ = (
         "_by_metric",
         "_clipped",
-        "_cut",
         "_facts",
         "_last",
+        "_sets",
         "_undeclared",
         "clipped",
         "developed",
@@ -100,7 +100,7 @@ class Counts:
         self._facts: dict[tuple[str, str], str] = {}  # what was told of reasons and metrics
         self._undeclared: dict[str, int] = {}  # as `undeclared`, by metric, while the app is developed
         self._clipped: dict[str, int] = {}  # the same of `clipped`
-        self._cut: Counter[str] = Counter()  # the same of sets alone
+        self._sets: set[str] = set()  # metrics of sets among them
 
     def drop(
         self,
@@ -155,7 +155,7 @@ class Counts:
         if named:
             _count(self._clipped, metric)
             if of_set:
-                _count(self._cut, metric)
+                self._sets.add(metric)
 
     def drops(self) -> Drops:
         """Return what became of answers so far."""
@@ -176,8 +176,10 @@ class Counts:
             for metric in metrics or [""]:
                 lines.setdefault((reason, self._facts.get((reason, metric), "")), []).append(metric)
         words = [self._why(*about, few(metrics)) for about, metrics in lines.items()]
-        instead = {"undeclared": drops.undeclared, "clipped": drops.clipped - self._cut, "cut": drops.clipped & self._cut}
-        return [*words, *(f"{few([*counts])}: {INSTEAD[name].words()}" for name, counts in instead.items() if counts)]
+        instead: dict[str, list[str]] = {"undeclared": [*drops.undeclared], "clipped": [], "cut": []}
+        for metric in drops.clipped:
+            instead["cut" if metric in self._sets else "clipped"].append(metric)
+        return [*words, *(f"{few(metrics)}: {INSTEAD[name].words()}" for name, metrics in instead.items() if metrics)]
 
     def _why(self, reason: str, facts: str, metrics: str) -> str:
         about = self._about(reason)

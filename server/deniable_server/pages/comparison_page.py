@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from deniable.messages.plural import plural
 from deniable.registry import period
 from deniable_aggregator.answer import figures
-from deniable_aggregator.answer.difference.sentence import is_of_shares, measure_of, name_of, sides_in_words
+from deniable_aggregator.answer.difference.sentence import both_sides, is_of_shares, measure_of, name_of, sides_in_words
 from deniable_aggregator.answer.figures import distance
 from deniable_aggregator.answer.over_time.changes import COMPARED
 from deniable_aggregator.answer.over_time.looks import arm_comparisons, arm_pairs
@@ -298,9 +298,9 @@ def _arm_sentence(comparison: Comparison, length: str) -> str:
         most, text = min(differing, key=lambda pair: pair[0].p_value)
     else:
         most, text = max(pairs, key=lambda pair: abs(pair[0].difference))
-    size = f"{text.difference}, {text.between}"
     name = text.label.capitalize() if most.value is None else figures.quoted(text.label)
-    sentence = f"{name}: {text.second.estimate} with {arm}, {text.first.estimate} with {base} ({size})."
+    first, second = both_sides(most, comparison)
+    sentence = f"{name}: {second} with {arm}, {first} with {base} ({text.between})."
     if not differing:
         lead = "Furthest apart is " if len(pairs) > 1 else ""
         return f"{figures.quoted(arm)} and {figures.quoted(base)} do not differ beyond chance so far. {lead}{sentence}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
-from deniable_aggregator.answer.difference.sentence import measure_of
+from deniable_aggregator.answer.difference.sentence import both_sides, measure_of
 from deniable_aggregator.answer.figures import distance
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.over_time.looks import experiment, experiments_of
@@ -124,7 +124,7 @@ def _arm(answer: ExperimentAnswer, course: ArmCourse, metric: Metric) -> ArmView
         b=comparison.b.name,
         arm=arm,
         sentence=_sentence(arm, answer.base, row, text),
-        detail=_detail(arm, answer.base, text),
+        detail=_detail(arm, answer.base, both_sides(row, comparison)),
         subject=figures.quoted(row.label) if row.value is not None else f"the {text.label}",
         measure="points" if row.value is not None else "as a factor" if is_ratio else metric.unit,
         picture=looks.picture(
@@ -152,8 +152,8 @@ def _sentence(arm: str, base: str, row: ValueDiffering, text: DifferenceRow) -> 
     return f"{subject} is {how} with {figures.quoted(arm)} than with {figures.quoted(base)} ({text.between})."
 
 
-def _detail(arm: str, base: str, text: DifferenceRow) -> str:
-    return f"{text.second.estimate} with {figures.quoted(arm)}, {text.first.estimate} with {figures.quoted(base)}."
+def _detail(arm: str, base: str, estimates: tuple[str, str]) -> str:
+    return f"{estimates[1]} with {figures.quoted(arm)}, {estimates[0]} with {figures.quoted(base)}."
 
 
 def _excluded(row: ValueDiffering, comparison: Comparison) -> str:
@@ -169,7 +169,8 @@ def _size(size: float, row: ValueDiffering, comparison: Comparison) -> str:
     """Write how large an effect is, without its sign."""
     if comparison.scale == "log":
         return f"a factor of {exp(size):.3g}"
-    text = comparison_page.signed(size, row, comparison, row.simultaneous).lstrip("+")
+    possible = size if row.value is None else figures.possible(size)
+    text = comparison_page.signed(possible, row, comparison, row.simultaneous).lstrip("+")
     return f"{text}{'' if row.value is None else ' points'}"
 
 

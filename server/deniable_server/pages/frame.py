@@ -147,6 +147,7 @@ blueprint.add_app_template_filter(figures.group, "group")
 blueprint.add_app_template_filter(figures.brief, "period")
 blueprint.add_app_template_filter(figures.interval, "interval")
 blueprint.add_app_template_filter(figures.chance, "chance")
+blueprint.add_app_template_filter(figures.beginning, "beginning")
 
 
 @blueprint.app_template_filter("counted")

@@ -12,7 +12,9 @@ from flask import request
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.measurement import latest
+from deniable_aggregator.answer.over_time.looks import smallest_p_values
 from deniable_aggregator.answer.over_time.recent import recent
+from deniable_aggregator.answer.select import Published
 from deniable_aggregator.decode.multiple_testing import holm_adjusted
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.release import Summary
@@ -79,6 +81,7 @@ def page_of(app: App) -> Response:
         lights=strip.lights(app, known),
         groups=groups(listed),
         headline=headline(listed),
+        effects=effects(app, [each.id for each in listed], known),
         texts=texts if len(listed) == len(app.highest) and sum(map(len, texts.values())) <= _MOST_LETTERS else {},
         metrics=len(app.highest),
         types=types(app),
@@ -167,6 +170,28 @@ def rows(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary
 
     listed = memo.once(app.store, ("list", *sources.values()), make)
     return [listed[id_] for id_ in ids]
+
+
+def effects(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary]) -> str:
+    """Say which experiments on some metrics show an effect; empty if no two arms are published."""
+    today, declared = datetime.now(UTC).date(), app.registry.experiments
+    with_arms = {id_: sum(name in declared for name in each.metric.segments) for id_, each in app.highest.items()}
+    sources = {id_: ("effects", id_, *_source(app, id_, known, today)) for id_ in ids if with_arms[id_]}
+    by_metric = memo.parts(
+        app.store,
+        sources,
+        lambda missing: {id_: smallest_p_values(Published.of_each(app, app.versions_of(id_))) for id_ in missing},
+    )
+    p_values = {f"{id_} on {name}": p for id_, each in by_metric.items() for name, p in each.items()}
+    if not p_values:
+        return ""
+    every = sum(with_arms.values())  # All are tested together (Bonferroni), whichever are on this page.
+    effective = sorted((name for name, p in p_values.items() if p * every <= _ALPHA), key=lambda name: p_values[name])
+    if not effective:
+        return f"No effect found in {plural(len(p_values), 'experiment')} so far."
+    names = [*effective[:_MOST_NAMES], *([f"{len(effective) - _MOST_NAMES} more"] if len(effective) > _MOST_NAMES else [])]
+    how = "shows" if len(effective) == 1 else "show"
+    return f"{len(effective)} of {plural(len(p_values), 'experiment')} {how} an effect: {figures.listed(names)}."
 
 
 def _source(app: AppMetrics, id_: str, known: Mapping[Definition, Summary], today: date) -> tuple[object, ...]:

@@ -242,8 +242,7 @@ def _consistent(row: ValueEstimate, n: int) -> ValueEstimate:
 
 def possible(interval: tuple[float, float]) -> tuple[float, float]:
     """Return an interval of a share, as far as it is possible."""
-    low, high = (min(max(end, 0.0), 1.0) for end in interval)
-    return low, high
+    return figures.possible(interval[0]), figures.possible(interval[1])
 
 
 def described(app: AppMetrics, measured: Estimates) -> dict[str, Any]:

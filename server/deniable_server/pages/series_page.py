@@ -254,7 +254,7 @@ def _value_line(line: Line, measure: Measure) -> ValueLine | None:
     scale, number = Scale(low, high if high > low else low + 1), max(len(line.points) - 1, 1)
     places = [(round(_ROW_SIDE * at / number), round(_ROW_SIDE * scale.down(point.estimate) / 100)) for at, point in known]
     ends = [measure.estimate(point.estimate, point.interval) for _, point in (known[0], known[-1])]
-    return ValueLine(chart.path(places, "d"), f"{ends[0].removesuffix('%')} \N{RIGHTWARDS ARROW} {ends[1]}")
+    return ValueLine(chart.whole_path(places), f"{ends[0].removesuffix('%')} \N{RIGHTWARDS ARROW} {ends[1]}")
 
 
 def _versions(periods: Sequence[SeriesPeriod]) -> list[tuple[float, int]]:

@@ -327,6 +327,19 @@ def test_compare(windows, reader, axe):
     visitor.page.wait_for_url("**b=platform%3Dmacos**")
 
 
+def test_what_does_not_differ_stands_in_the_columns_of_what_does(visitor):
+    """Both parts of a comparison are one table, so all pictures share their axes."""
+    visitor.go("/m/ui.theme/compare?a=platform%3Dlinux&b=platform%3Dmacos")
+    groups = visitor.page.locator(".compared tbody").all()
+    assert [group.locator("tr:not(.head)").count() for group in groups] == [2, 4]
+    edges = "each => each.map(one => one.getBoundingClientRect()).map(box => [box.left, box.right].join())"
+    for look in LOOKS:
+        visitor.look(look)
+        for column in (2, 5):
+            pictures = [group.locator(f".plot:nth-child({column}) > svg").evaluate_all(edges) for group in groups]
+            assert len({edge for group in pictures for edge in group}) == 1, pictures
+
+
 @pytest.mark.parametrize("width", [390, 500, 600, 800, 1000, 1200, 1600])
 def test_a_comparison_fits_any_width(visitor, width):
     """However long the names of the sides are: nothing is cut off, and all pictures share one zero line and have room."""

@@ -22,13 +22,12 @@ from deniable_aggregator.answer.model.comparison import (
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.question.side import side_of
 from deniable_aggregator.answer.readings import NumberReading, ShareReading, read, together
-from deniable_aggregator.answer.readings.differing import between, differing, incomparable
+from deniable_aggregator.answer.readings.differing import NOT_PLANNED, Planned, between, differing, incomparable
 from deniable_aggregator.answer.readings.number import moved, to_number
 from deniable_aggregator.answer.readings.numbers_differing import interval_of, of_mean_and_median
 from deniable_aggregator.answer.refusal import Incomparable, overlap, same
 from deniable_aggregator.answer.select import earlier_in_words
 from deniable_aggregator.answer.versions import answers
-from deniable_aggregator.decode.multiple_testing import holm_adjusted
 from deniable_aggregator.decode.panel import repeats_of
 from deniable_aggregator.decode.some_values import some_values
 from deniable_aggregator.inference import arm_sizes
@@ -183,34 +182,34 @@ def differences_of(
     arms: Arms | None,  # the experiment of which the sides are arms
 ) -> ReadingDifferences:
     """Say how two readings differ in each of the most frequent values, or in the mean and the median."""
+    planned = Planned(arms.planned, arms.comparisons) if arms else NOT_PLANNED
     match first, second:
         case NumberReading(), NumberReading():
             metric = first.declared.metric
-            names, difference = of_mean_and_median(first, second, arms.planned if arms else None)
-            rows = differing(difference, level, to_number(metric), moved(metric), arms.comparisons if arms else 1)
+            names, difference = of_mean_and_median(first, second, planned.difference)
+            rows = differing(difference, level, to_number(metric), moved(metric), planned)
             intervals = [[interval_of(reading, name, level) for name in names] for reading in (first, second)]
             named = [(None, name) for name in names]
-            return ReadingDifferences(_rows(named, rows, intervals, difference.hypotheses, arms), 0, None)
+            return ReadingDifferences(_rows(named, rows, intervals), 0, None)
         case ShareReading(), ShareReading():
-            return _shares(first, second, level, arms)
+            return _shares(first, second, level, planned)
     return ReadingDifferences([], 0, None)
 
 
-def _shares(first: ShareReading, second: ShareReading, level: float, arms: Arms | None) -> ReadingDifferences:
+def _shares(first: ShareReading, second: ShareReading, level: float, planned: Planned) -> ReadingDifferences:
     metric, both = first.declared.metric, together([first, second])
     places = both.most_frequent()
     estimates = [first.shares, second.shares]
     listed = [some_values(each, places) for each in estimates]
     sides = [Side.of(each) for each in listed]
-    planned, comparisons = (arms.planned, arms.comparisons) if arms else (None, 1)
-    difference = between(sides[0], sides[1], planned)
+    difference = between(sides[0], sides[1], planned.difference)
     intervals = [list(zip(*(end.tolist() for end in side.interval(level)), strict=True)) for side in sides]
     named = [(metric.value(both.values[place]), metric.label(both.values[place])) for place in places]
-    rows = _rows(named, differing(difference, level, comparisons=comparisons), intervals, difference.hypotheses, arms)
+    rows = _rows(named, differing(difference, level, planned=planned), intervals)
     repeats = [first.repeats, second.repeats]
     # The chi-square test holds for one look. In an experiment, which is looked at often, the smallest p-value is told instead.
-    test = None if arms else _chi_square(first.declared, estimates, both.shares, repeats)
-    overall = _overall(rows, comparisons * listed[0].hypotheses, test, level)
+    test = None if planned.difference else _chi_square(first.declared, estimates, both.shares, repeats)
+    overall = _overall(rows, planned.comparisons * listed[0].hypotheses, test, level)
     return ReadingDifferences(rows, len(both.values) - len(rows), overall)
 
 
@@ -234,22 +233,16 @@ def _rows(
     named: Sequence[tuple[Value | None, str]],  # each value with its label
     differences: list[Differing],  # of each
     intervals: list[list[tuple[float, float]]],  # of both sides, of each value
-    hypotheses: int,  # how many differences are tested; the others mirror them
-    arms: Arms | None,
 ) -> list[ValueDiffering]:
-    p_values = np.array([each.p_value for each in differences[:hypotheses]])
-    adjusted = np.minimum(holm_adjusted(p_values) * (arms.comparisons if arms else 1), 1.0)
-    columns = (*intervals, np.resize(adjusted, len(differences)).tolist())
     return [
         ValueDiffering(
             **{name: getattr(difference, name) for name in Differing.__struct_fields__},
             first_interval=first,
             second_interval=second,
-            p_holm=p_holm,
             value=value,
             label=label,
         )
-        for (value, label), difference, first, second, p_holm in zip(named, differences, *columns, strict=True)
+        for (value, label), difference, first, second in zip(named, differences, *intervals, strict=True)
     ]
 
 

@@ -35,11 +35,7 @@ def sentence(
     most, *others = (_how(row, comparison) for row in moved[:_MOST_NAMED])
     more = len(moved) - _MOST_NAMED
     count = [f"{more} more {'differs' if more == 1 else 'differ'}"] if more > 0 else []
-    measure = measure_of(moved[0], comparison)
-    first, second = (
-        measure.estimate(moved[0].first, moved[0].first_interval),
-        measure.estimate(moved[0].second, moved[0].second_interval),
-    )
+    first, second = both_sides(moved[0], comparison)
     if comparison.kind == "segments":
         where = f" with {b} than with {a}: {second} against {first}"
     elif all(side_of(side.name, length).is_one for side in (comparison.a, comparison.b)):
@@ -70,6 +66,12 @@ def sides_in_words(
     if comparison.kind == "segments":
         return figures.group(a), figures.group(b)
     return side_of(a, length).words, side_of(b, length).words
+
+
+def both_sides(row: ValueDiffering, comparison: Comparison) -> tuple[str, str]:
+    """Write the estimates of both sides as they stand in a sentence."""
+    measure = measure_of(row, comparison)
+    return measure.possible(row.first, row.first_interval), measure.possible(row.second, row.second_interval)
 
 
 def is_of_shares(comparison: Comparison) -> bool:

@@ -34,6 +34,12 @@ class Differing(Struct, frozen=True, forbid_unknown_fields=True):
         Number,
         Meta(description="Chance of error at which the pointwise interval would just include no difference"),
     ]
+    p_holm: Annotated[
+        Number,
+        Meta(
+            description="Chance of error at which `differs` would just be true: the p-value for all values shown together (Holm)"
+        ),
+    ]
     differs: Annotated[bool, Meta(description="Whether the sides differ, at the level for all values shown together (Holm)")]
 
 
@@ -42,12 +48,6 @@ class ValueDiffering(Differing, frozen=True, forbid_unknown_fields=True):
 
     first_interval: Annotated[Interval, Meta(description="Pointwise interval of the first side alone, at a single look")]
     second_interval: Annotated[Interval, Meta(description="Pointwise interval of the second side alone, at a single look")]
-    p_holm: Annotated[
-        Number,
-        Meta(
-            description="Chance of error at which `differs` would just be true: the p-value for all values shown together (Holm)"
-        ),
-    ]
     value: Annotated[Value | None, Meta(description="The answer exactly; null for a mean")]
     label: Annotated[str, Meta(description="The answer as it is shown")]
 

@@ -31,6 +31,15 @@ class ArmCourse(Struct, frozen=True, forbid_unknown_fields=True):
     looks: Annotated[list[Look], Meta(description="The differences as reports came in, the latest last")]
 
 
+class ArmOrder(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which arms have the most and the least. It is false at any look with a probability of 1 less `level` at most."""
+
+    label: Annotated[str, Meta(description="The value of which this is said")]
+    most: Annotated[str | None, Meta(description="The arm found to have more of it than each other arm; null: none is found")]
+    least: Annotated[str | None, Meta(description="The arm found to have less of it than each other arm; null: none is found")]
+    says: Annotated[str, Meta(description="The same in a sentence")]
+
+
 class ExperimentAnswer(Experiment, frozen=True, forbid_unknown_fields=True):
     """An experiment on a metric."""
 
@@ -49,3 +58,7 @@ class ExperimentAnswer(Experiment, frozen=True, forbid_unknown_fields=True):
         ArmSizes | None, Meta(description="Whether all arms have as many reports as declared; null if that is not known")
     ]
     arms: Annotated[list[ArmCourse], Meta(description="Each arm that is published, against the base")]
+    order: Annotated[
+        ArmOrder | None,
+        Meta(description="Which arms have the most and the least of one value; null if fewer than three arms are published"),
+    ]

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from deniable.forecast.precision import people_needed
 from deniable_aggregator.answer.difference import compare, differences_of
-from deniable_aggregator.answer.model.experiment import ArmCourse, ExperimentAnswer, Look
+from deniable_aggregator.answer.model.experiment import ArmCourse, ArmOrder, ExperimentAnswer, Look
 from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.over_time.arm_order import arm_order
 from deniable_aggregator.answer.readings import read, together
 from deniable_aggregator.answer.refusal import Incomparable, Refusal
 
@@ -65,7 +66,27 @@ def experiment(
         level=level,
         sizes=sizes,
         arms=arms,
+        order=_order(published, name, arms, level),
     )
+
+
+def smallest_p_values(published: Sequence[Published]) -> dict[str, float]:
+    """Return of each experiment of a metric the smallest p-value, of all its arms and values together and at all looks."""
+    smallest = {}
+    for name in experiments_of(published[0]):
+        comparisons = arm_comparisons(published, _pairs(published[0], name), LEVEL)
+        if p_values := [row.p_holm for comparison in comparisons for row in comparison.differences]:
+            smallest[name] = min(p_values)
+    return smallest
+
+
+def _order(published: Sequence[Published], segment: str, arms: Sequence[ArmCourse], level: float) -> ArmOrder | None:
+    """Put arms into order by the value that is followed; by the clearest, if each arm has its own."""
+    rows = [row for arm in arms for row in arm.comparison.differences if row.label == arm.label]
+    if not rows:
+        return None
+    label = min(rows, key=lambda row: row.p_value).label
+    return arm_order(published, segment, [arm.comparison for arm in arms], label, level)
 
 
 def _pairs(version: Published, name: str) -> Iterator[tuple[str, str]]:

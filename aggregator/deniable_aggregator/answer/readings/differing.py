@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from deniable_aggregator.answer.model.comparison import Differing
-from deniable_aggregator.decode.multiple_testing import holm
+from deniable_aggregator.decode.multiple_testing import holm_adjusted
 from deniable_aggregator.inference.always_valid import AlwaysValid
 from deniable_aggregator.inference.difference import Difference
 
@@ -18,25 +18,36 @@ if TYPE_CHECKING:
     from deniable_aggregator.inference.difference import Differences, Side
 
 
+class Planned(NamedTuple):
+    """What an experiment planned to compare."""
+
+    difference: float | None = None  # that its arms have; None without an experiment
+    comparisons: int = 1  # of arms, which all hold together
+
+
+NOT_PLANNED = Planned()
+
+
 def differing(
     difference: Differences,
     level: float,  # of the intervals, and of the test of all values together
     # number, distance: how a mean and a difference of means are written, from `to_number` and `moved`; shares stay as they are
     number: Callable[[float], float] = float,
     distance: Callable[[float], float] = float,
-    comparisons: int = 1,  # how many, of which this is one, the simultaneous intervals and the tests hold for together
+    planned: Planned = NOT_PLANNED,  # simultaneous intervals and tests hold for all of its comparisons together
 ) -> list[Differing]:
     """Say of each estimate how it differs between the two sides."""
     p_value = difference.p_value
     numbers = zip(*(each.tolist() for each in difference.sides), strict=True)
-    alpha = (1 - level) / comparisons
-    columns = (difference.estimates, *difference.interval(level), *difference.interval(1 - alpha, simultaneous=True))
+    together = 1 - (1 - level) / planned.comparisons
+    columns = (difference.estimates, *difference.interval(level), *difference.interval(together, simultaneous=True))
     distances = zip(*([distance(each) for each in column.tolist()] for column in columns), strict=True)
-    rejected = holm(p_value[: difference.hypotheses], alpha)
-    tests = zip(p_value.tolist(), np.resize(rejected, len(p_value)).tolist(), strict=True)
+    # The values of a comparison are tested by Holm's steps, the comparisons of an experiment by Bonferroni's bound.
+    adjusted = np.minimum(holm_adjusted(p_value[: difference.hypotheses]) * planned.comparisons, 1.0)
+    tests = zip(p_value.tolist(), np.resize(adjusted, len(p_value)).tolist(), strict=True)
     return [
-        Differing(number(one), number(other), length, (low, high), (lowest, highest), p, differs)
-        for (one, other), (length, low, high, lowest, highest), (p, differs) in zip(numbers, distances, tests, strict=True)
+        Differing(number(one), number(other), length, (low, high), (lowest, highest), p, p_holm, p_holm <= 1 - level)
+        for (one, other), (length, low, high, lowest, highest), (p, p_holm) in zip(numbers, distances, tests, strict=True)
     ]
 
 
@@ -45,6 +56,10 @@ def incomparable(metric: Metric) -> str:
     return "answers that are searched for are not compared: each side finds its own" if metric.discover else ""
 
 
-def between(first: Side, second: Side, planned: float | None) -> Difference:
-    """Return how two sides differ; of an experiment with its `planned` difference, so that it holds at all looks."""
+def between(
+    first: Side,
+    second: Side,
+    planned: float | None,  # the difference for which an experiment was planned; None without one
+) -> Difference:
+    """Return how two sides differ; of an experiment so that it holds at all looks."""
     return Difference(first, second) if planned is None else AlwaysValid(first, second, planned)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import isnan
 from typing import TYPE_CHECKING
 
-import numpy as np
 from msgspec.structs import replace
 
 from deniable.messages.plural import plural_noun
@@ -97,8 +96,8 @@ def _next(rows: Sequence[ValueEstimate]) -> list[str]:
 
 
 def _share(row: ValueEstimate) -> str:
-    """Write a share as far as it is possible: of few reports an unbiased one may be far above 100%."""
-    return figures.share(min(max(row.frequency, 0.0), 1.0), row.stderr)
+    """Write a share as far as it is possible."""
+    return figures.share(figures.possible(row.frequency), row.stderr)
 
 
 def between(
@@ -106,5 +105,5 @@ def between(
 ) -> str:
     """Write between which shares some values lie, by the intervals of all values together."""
     lows, highs = zip(*(row.simultaneous for row in rows), strict=True)
-    ends = np.clip([min(lows), max(highs)], 0.0, 1.0).tolist()
-    return figures.share_range((ends[0], ends[1]), min(row.stderr for row in rows))
+    ends = figures.possible(min(lows)), figures.possible(max(highs))
+    return figures.share_range(ends, min(row.stderr for row in rows))

@@ -53,7 +53,7 @@ def _share(metric: Metric, share: RangeShare, text: str, level: float) -> str:
     error = figures.stderr(ends)
     words = number_range.read(text, metric).words(metric.unit)
     between = figures.share_range(ends, error)
-    return f"{figures.share(share.share, error)} of answers are {words} ({figures.interval(level)} {between})."
+    return f"{figures.share(figures.possible(share.share), error)} of answers are {words} ({figures.interval(level)} {between})."
 
 
 def _rounding(metric: Metric, share: RangeShare) -> str:

@@ -7,6 +7,7 @@ the scale. Numbers beside them are the unbiased estimates.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, floor, log, log10
 from typing import TYPE_CHECKING, TypeVar
 
@@ -137,9 +138,16 @@ def round_scale(low: float, high: float) -> Scale:
     return number_scale(step * floor(low / step + 1e-9), step * ceil(high / step - 1e-9), is_log=False)
 
 
-def path(points: Iterable[tuple[float, float]], digits: str = "g") -> str:
+def path(points: Iterable[tuple[float, float]], digits: str) -> str:
     """Return an SVG path through points; `digits` says how its numbers are written."""
     return "M" + "L".join(f"{x:{digits}} {y:{digits}}" for x, y in points)
+
+
+def whole_path(points: Iterable[tuple[int, int]]) -> str:
+    """Return a path through points of whole numbers. It has steps from one to the next, which take half the letters."""
+    listed = list(points)
+    steps = [f"{x - left}{' ' * (y >= above)}{y - above}" for (left, above), (x, y) in pairwise(listed)]
+    return f"M{listed[0][0]} {listed[0][1]}{'l' * bool(steps)}{' '.join(steps)}"
 
 
 def order(estimates: Iterable[Value], *, by_estimate: bool) -> list[Value]:

@@ -206,7 +206,7 @@ def _leading(leading: Leading | None, rows: list[ValueEstimate], first: str) -> 
 
 
 def _share(row: ValueEstimate) -> str:
-    return figures.share(row.frequency, row.stderr)
+    return figures.share(figures.possible(row.frequency), row.stderr)
 
 
 def _between(row: ValueEstimate) -> str:

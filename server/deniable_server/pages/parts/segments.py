@@ -15,8 +15,10 @@ from deniable_aggregator.answer.model.number import quantile_name
 from deniable_aggregator.answer.model.query import CompareWith, Filter, Query
 from deniable_aggregator.answer.question import date_range, questions
 from deniable_aggregator.answer.question.cells import segments_of, with_columns
+from deniable_aggregator.answer.readings import ShareReading, read
 from deniable_aggregator.answer.refusal import Refusal, UnknownValue
 from deniable_aggregator.answer.table import rows
+from deniable_aggregator.inference.leaders import Leaders
 from deniable_server.pages import metric_page
 from deniable_server.pages.parts import chart
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.answer.model.metric import Measurement
     from deniable_aggregator.answer.model.rows import Cell
-    from deniable_aggregator.answer.select import Published
+    from deniable_aggregator.answer.select import Published, Selection
     from deniable_server.pages.parts.chart import Scale
 
 _WIDEST = 0.5  # of the axis: an estimate with a wider interval is not printed
@@ -128,16 +130,36 @@ def table(
         name: tuple(writer.row(each, f"{name}={each['']}", is_base=each[""] == bases[name]) for each in own)
         for name, own in listed.items()
     }
+    cells = [row.cell for own in groups.values() for row in own if row.reports]
+    others_lead = _others_lead(measured, [version.between(cell, first, last) for cell in cells], cells)
     return SegmentTable(
         label=answer.label,
         value=name_of,
         choices=tuple((name, answers[name].label) for name in dict.fromkeys([name_of, *list(answers)[:_MOST_CHOICES]])),
         scale=scale,
-        says=tuple(filter(None, (writer.says(answer.label, name, own) for name, own in groups.items()))),
+        says=tuple(filter(None, (*(writer.says(answer.label, name, own) for name, own in groups.items()), others_lead))),
         overall=writer.row(overall, "", is_base=False),
         groups=tuple(groups.items()),
         bases=tuple(f"{name}={word}" for name in names for word in version.breakdown.values[name] if word != OTHER),
     )
+
+
+def _others_lead(measured: Measurement, selections: Sequence[Selection], cells: Sequence[str]) -> str:
+    """Say in which segments another answer is the most frequent one than in all reports; empty if none is found."""
+    if measured.leading is None or measured.leading.count != 1 or not measured.leading.leaders:
+        return ""
+    level = 1 - (1 - measured.level) / max(len(cells), 1)  # all segments are tested, so that at most 5% of pages name a wrong one
+    winners = []
+    for cell, reading in zip(cells, read(selections), strict=True):
+        if isinstance(reading, ShareReading) and (first := Leaders(reading.shares, level)).is_found:
+            position, metric = reading.values[first.order[0]], reading.declared.metric
+            if metric.value(position) not in measured.leading.leaders:
+                winners.append((cell, metric.label(position), "option" if metric.kind.options else "answer"))
+    if not winners:
+        return ""
+    named = [f"with {figures.group(cell)} ({figures.quoted(label)})" for cell, label, _ in winners[:_MOST_NAMED]]
+    more = [f"with {len(winners) - _MOST_NAMED} more"] if len(winners) > _MOST_NAMED else []
+    return f"Another {winners[0][2]} is the most frequent one {figures.listed([*named, *more])}."
 
 
 class _Answer(NamedTuple):

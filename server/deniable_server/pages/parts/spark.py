@@ -66,8 +66,8 @@ def line(
     for run in joined:
         upper = [(x(at), y(point.interval[1])) for at, point in run]
         lower = [(x(at), y(point.interval[0])) for at, point in reversed(run)]
-        bands.append(chart.path([*upper, *lower], "d") + "Z")
-        curves.append(chart.path(((x(at), y(point.estimate)) for at, point in run), "d"))
+        bands.append(chart.whole_path([*upper, *lower]) + "Z")
+        curves.append(chart.whole_path((x(at), y(point.estimate)) for at, point in run))
     at, point = known[-1]
     name = NAMES.get(of.kind, of.label)
     return Spark(

@@ -162,7 +162,7 @@ def picture(
         pins=tuple(pins),
         hits=tuple(hits) if pictures * len(periods) <= (_MOST_HITS if pictures == 1 else _MOST_HITS // 2) else (),
         dots=pictures * len(known) <= _MOST_DOTS,
-        words=f"{label} in {len(known)} {length}s: from {lowest} to {highest}. The table below has every number.",
+        words=f"{label} in {len(known)} {length}s: from {lowest} to {highest}. The table below and its file have every number.",
         between=between,
     )
 
@@ -176,7 +176,7 @@ def estimate(point: Point, measure: Measure) -> str:
 
 def path(points: Iterable[tuple[float, float]]) -> str:
     """Return a path in a square of `_SIDE` units, through points in percent."""
-    return chart.path(((round(_SIDE / 100 * x), round(_SIDE / 100 * y)) for x, y in points), "d")
+    return chart.whole_path((round(_SIDE / 100 * x), round(_SIDE / 100 * y)) for x, y in points)
 
 
 def runs(points: Sequence[Point | None], periods: Sequence[SeriesPeriod]) -> list[list[tuple[int, Point]]]:

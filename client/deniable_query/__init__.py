@@ -288,6 +288,51 @@ class Query:
         """
         return self._of_each("/diagnosis", "conditions", {})
 
+    def withheld(
+        self, period: str, *cells: str, epsilon: float, figure: Literal["count", "sum", "mean", "value"] = "count"
+    ) -> dict[str, dict[str, Any]]:
+        """Ask of each metric named about cells that are withheld. Each answer has noise, and is paid from the key's budget.
+
+        Parameters
+        ----------
+        period
+            The period whose release is asked about, such as ``"2026-11-20"``. It has to be closed.
+        cells
+            A withheld segment, such as ``"platform=beos"``; or several, to learn which has most reports.
+        epsilon
+            What each answer costs, in nats. The same question again costs nothing.
+        figure
+            What is asked of one cell: how many reports it has, the sum or the mean of a number, or the most frequent value.
+
+        Returns
+        -------
+        dict
+            By metric what ``/withheld`` answers: ``count`` or ``most``, ``estimate`` or ``value``, ``interval``, ``left``, and
+            so on.
+
+        Raises
+        ------
+        QueryError
+            If the server answers with a problem, or not at all; with the code ``budget_spent`` if too little is left.
+        """
+        question = {"period": period, "cells": list(cells), "epsilon": epsilon, "figure": figure}
+        with self._server() as server:
+            return {
+                name: server.document("POST", f"metrics/{quote(name, safe='@')}/withheld", "guarantee", json=question)
+                for name in self._members.get("metrics", ())
+            }
+
+    def budgets(self) -> dict[str, Any]:
+        """Ask what all keys together, and this one, may spend on withheld cells, and what is left of each month.
+
+        Raises
+        ------
+        QueryError
+            If the server answers with a problem, or not at all.
+        """
+        with self._server() as server:
+            return server.document("GET", "budgets", "months")
+
     def csv(self) -> str:
         """Ask, and return the rows as the text of a CSV file, as the server writes it for spreadsheets.
 

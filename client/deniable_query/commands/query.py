@@ -6,7 +6,7 @@ import json
 import sys
 from datetime import UTC, datetime
 from math import floor, log10
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deniable_query import VARIABLES, Query, QueryError
 
@@ -46,6 +46,11 @@ def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
     )
     compare = "with the range before (previous), or with one value of a segment, such as platform=linux"
     parser.add_argument("--compare", metavar="BASE", help=compare)
+    paid = parser.add_argument_group("a withheld segment, named by --where; the answer has noise, and costs budget")
+    paid.add_argument("--withheld", metavar="PERIOD", help="ask about this closed period, such as 2026-11-20")
+    paid.add_argument("--epsilon", type=float, metavar="NATS", help="what the answer costs; the same again costs nothing")
+    figure = "its number of reports (count, the default), sum or mean of a number, or most frequent value"
+    paid.add_argument("--figure", metavar="NAME", help=figure)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="the rows as a file for a spreadsheet")
     form.add_argument("--json", action="store_true", help="the rows for programs")
@@ -72,6 +77,8 @@ def _in_words_of(arguments: argparse.Namespace, problem: QueryError) -> str:
 
 def _answered(arguments: argparse.Namespace) -> str:
     """Ask, and write the answer."""
+    if arguments.withheld or arguments.epsilon is not None or arguments.figure:
+        return _withheld(arguments)
     # Sentences are of all values: a value chooses among the rows.
     reports = _reports(arguments)
     rows = reports.where(value=arguments.value) if arguments.value else reports
@@ -95,6 +102,40 @@ def _answered(arguments: argparse.Namespace) -> str:
     reasons = dict.fromkeys(str(row["reason"]) for row in answer.rows if row["reason"] and row["estimate"] is None)
     parts = (sentences, _range(answer, arguments.last), _table(answer, by), list(reasons))
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part)
+
+
+def _withheld(arguments: argparse.Namespace) -> str:
+    """Ask about a withheld segment, and write the answer."""
+    if not (arguments.withheld and arguments.epsilon is not None and arguments.where):
+        rule = "a question about a withheld segment has --withheld PERIOD, --where NAME=VALUE and --epsilon NATS"
+        raise QueryError(0, "", f"{rule}, such as --withheld 2026-11-20 --where platform=beos --epsilon 0.1")
+    given = ("by", "value", "last", "range", "compare", "csv")
+    if other := next((f"--{name}" for name in given if getattr(arguments, name)), None):
+        raise QueryError(0, "", f"{other} is for what is published: leave it out, or leave --withheld out")
+    cell = ",".join(arguments.where)
+    asked = Query().metric(arguments.metric)
+    (answer,) = asked.withheld(arguments.withheld, cell, epsilon=arguments.epsilon, figure=arguments.figure or "count").values()
+    if arguments.json:
+        return f"{json.dumps(answer, indent=2, ensure_ascii=False)}\n"
+    cost = f"This answer cost {answer['spent']:g} nats; {answer['left']:g} are left of this key's budget for the month."
+    return "".join(f"{line}\n" for line in (*_about_cell(answer), cost, answer["guarantee"]))
+
+
+def _about_cell(answer: dict[str, Any]) -> list[str]:
+    """Say what the answer about a withheld segment is."""
+    of, level = f"{answer['cells'][0]}, {answer['period']['last']}", f"{100 * answer['level']:g}%"
+    low, high = answer["interval" if answer["figure"] == "count" else "count_interval"]
+    reports = f"{answer['count']:,} reports, between {max(low, 0):,} and {max(high, 0):,} ({level})"
+    if answer["figure"] == "count":
+        return [f"{of}: {reports}."]
+    if answer["figure"] == "value":
+        behind = f"its share is at most {100 * answer['behind']:.0f} points behind the largest ({level})"
+        return [f"{of}: the most frequent value is {answer['value']}; {behind}.", f"{reports}."]
+    low, high = answer["interval"]
+    unit, digits = answer["unit"], _digits(low, high)
+    ends = f"between {_figure(low, unit, digits)} and {_figure(high, unit, digits)} ({level})"
+    estimate = "no estimate" if answer["estimate"] is None else _figure(answer["estimate"], unit, digits)
+    return [f"{of}: {answer['figure']} {estimate}, {ends}.", f"{reports}."]
 
 
 def _about_differences(answer: Answer) -> list[str]:

@@ -6,7 +6,7 @@ import json
 import sys
 from datetime import UTC, datetime
 from math import floor, log10
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deniable_query import VARIABLES, Query, QueryError
 
@@ -118,24 +118,7 @@ def _withheld(arguments: argparse.Namespace) -> str:
     if arguments.json:
         return f"{json.dumps(answer, indent=2, ensure_ascii=False)}\n"
     cost = f"This answer cost {answer['spent']:g} nats; {answer['left']:g} are left of this key's budget for the month."
-    return "".join(f"{line}\n" for line in (*_about_cell(answer), cost, answer["guarantee"]))
-
-
-def _about_cell(answer: dict[str, Any]) -> list[str]:
-    """Say what the answer about a withheld segment is."""
-    of, level = f"{answer['cells'][0]}, {answer['period']['last']}", f"{100 * answer['level']:g}%"
-    low, high = answer["interval" if answer["figure"] == "count" else "count_interval"]
-    reports = f"{answer['count']:,} reports, between {max(low, 0):,} and {max(high, 0):,} ({level})"
-    if answer["figure"] == "count":
-        return [f"{of}: {reports}."]
-    if answer["figure"] == "value":
-        behind = f"its share is at most {100 * answer['behind']:.0f} points behind the largest ({level})"
-        return [f"{of}: the most frequent value is {answer['value']}; {behind}.", f"{reports}."]
-    low, high = answer["interval"]
-    unit, digits = answer["unit"], _digits(low, high)
-    ends = f"between {_figure(low, unit, digits)} and {_figure(high, unit, digits)} ({level})"
-    estimate = "no estimate" if answer["estimate"] is None else _figure(answer["estimate"], unit, digits)
-    return [f"{of}: {answer['figure']} {estimate}, {ends}.", f"{reports}."]
+    return "".join(f"{line}\n" for line in (answer["says"], cost, answer["guarantee"]))
 
 
 def _about_differences(answer: Answer) -> list[str]:

@@ -55,6 +55,7 @@ _ANSWERED: dict[str, Any] = {
     "left": (_POSITIVE, "What the key may still spend on the month, in nats"),
     "guarantee": (_TEXT, "What the noise protects, in words"),
     "level": (_SHARE, "Probability that the interval, or the margin, holds"),
+    "says": (_TEXT, "The answer in words"),
 }
 
 _BESIDE: dict[str, Any] = {

@@ -18,6 +18,7 @@ from deniable.errors import ParameterError
 from deniable.limits.allowance import MICRO
 from deniable.registry import period
 from deniable.registry.lookalike import did_you_mean
+from deniable_aggregator.answer import figures as in_words
 from deniable_aggregator.answer.model.fields import Span
 from deniable_aggregator.answer.refusal import check_period, read_cell
 from deniable_aggregator.answer.select import Published
@@ -110,6 +111,7 @@ def ask(app: App, payer: Payer, declared: Declared, question: Withheld) -> dict[
 
     answer = _paid(app, payer, PaidQuestion(stratum, month, tuple(named), cost, question.figure), draw)
     visit().question["spent"] = str(Decimal(answer.spent) / MICRO)
+    fields = _with_figure(figure, answer.numbers, cost, note.n) if figure else _counted(cells, answer.numbers[0], cost)
     return {
         "trial": app.trial,
         "metric": stratum.metric,
@@ -122,7 +124,8 @@ def ask(app: App, payer: Payer, declared: Declared, question: Withheld) -> dict[
         "left": answer.left / MICRO,
         "guarantee": _guarantee(app, month, cost),
         "level": _LEVEL,
-        **(_with_figure(figure, answer.numbers, cost, note.n) if figure else _counted(cells, answer.numbers[0], cost)),
+        "says": _says(question.figure, fields),
+        **fields,
     }
 
 
@@ -296,6 +299,26 @@ def _counted(cells: Sequence[str], number: int, cost: int) -> dict[str, Any]:
         return {"most": cells[number], "margin": central_noise.margin(len(cells), cost, _LEVEL)}
     reach = central_noise.reach(cost, _LEVEL)
     return {"count": number, "stderr": central_noise.stderr(cost), "interval": [number - reach, number + reach]}
+
+
+def _says(figure: str, fields: dict[str, Any]) -> str:
+    """Say the answer in words."""
+    level = f"({100 * _LEVEL:g}%)"
+    if "most" in fields:
+        cell, margin = in_words.group(fields["most"]), in_words.count(fields["margin"])
+        return f"{in_words.beginning(cell)} has most reports, or at most {margin} fewer than the first {level}."
+    low, high = (in_words.count(max(end, 0)) for end in fields["interval" if figure == figures.COUNT else "count_interval"])
+    reports = f"{in_words.count(fields['count'])} reports, {low} to {high} {level}."
+    if figure == figures.COUNT:
+        return reports
+    if figure == "value":
+        behind = f"at most {100 * fields['behind']:.0f} points behind the largest share {level}"
+        return f"{in_words.quoted(fields['value'])} is the most frequent answer, or {behind}. {reports}"
+    estimate, ends, unit = fields["estimate"], tuple(fields["interval"]), fields["unit"]
+    least, greatest = (in_words.number(end, ends, unit) for end in ends)
+    between = f"{least} to {greatest} {level}"
+    known = f"{in_words.number(estimate, ends, unit)}, {between}" if estimate is not None else between
+    return f"The {figure} is {known}. {reports}"
 
 
 def _guarantee(app: App, month: str, cost: int) -> str:

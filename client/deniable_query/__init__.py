@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 from deniable_query.answer import Answer
 from deniable_query.error import QueryError
+from deniable_query.metric import Metric
 from deniable_query.server import Server
 
 if TYPE_CHECKING:
@@ -26,32 +27,6 @@ VARIABLES = {"DENIABLE_URL": "", "DENIABLE_READ_KEY": ""}
 _ABOUT = {"DENIABLE_URL": "the server's address", "DENIABLE_READ_KEY": "a read key of the app"}
 _PAGE = 10_000
 _TRIES = 3
-
-
-class Metric(TypedDict):
-    """A metric as the server lists it, before anything is estimated."""
-
-    trial: bool  # whether everything is published at once, however few reports there are
-    id: str
-    type: str
-    version: int
-    description: str  # what is asked and why, in words
-    owner: str  # whom to ask about it
-    expires: str | None  # the last day of collection
-    period_length: str  # hour, day, week or month
-    domain_size: int | None  # number of possible answers; None if they cannot be listed
-    candidates: int | None  # number of answers that are looked for; None if none are declared
-    discover: bool  # whether answers that nobody listed are searched for
-    mechanism: str
-    epsilon: float  # privacy loss of one report in nats
-    epsilon_permanent: float | None  # of all reports of one answer; None if reports are independent
-    sample: float  # share of the occasions on which a device reports
-    min_reports: int  # fewest reports that a release rests on
-    next_release: str | None  # when the next period closes; None if no release depends on it
-    report_bytes: int
-    n: int  # reports in what was published of this version
-    updated: str | None  # the hour of the last release; None if nothing was published
-    versions: list[dict[str, Any]]  # each version, the highest first
 
 
 def _word(value: object) -> str:

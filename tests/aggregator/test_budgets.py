@@ -26,8 +26,8 @@ def budgets(real_redis):
     return Budgets(Store(real_redis, "shop"), Analysts(epsilon=1.0, per_key=0.6))
 
 
-def query(*cells, cost=300_000, month="2026-11", **changes):
-    return PaidQuestion(WHOLE._replace(**changes), month, cells or (LINUX,), cost)
+def query(*cells, cost=300_000, month="2026-11", figure="count", **changes):
+    return PaidQuestion(WHOLE._replace(**changes), month, cells or (LINUX,), cost, figure)
 
 
 def ask(budgets, question, answer=0, key=KEY, epsilon=None):
@@ -101,6 +101,7 @@ def test_what_makes_a_question_another(budgets):
         query(cost=1, version=2),
         query(cost=1, fingerprint="beef"),
         query(cost=1, metric="other"),
+        query(cost=1, figure="sum"),
     ]
     answers = [ask(budgets, question, number) for number, question in enumerate(questions)]
     assert [each.numbers[0] for each in answers] == list(range(len(questions)))

@@ -21,7 +21,7 @@ MEANS = [("window", {}, 1), ("window", {}, 4), ("window", {"blocks": 2, "length"
 COST = 500_000
 
 
-def made(name, options, epsilon):
+def mechanism_of(name, options, epsilon):
     return mechanisms.make(name, domain_size=2 if name == "l_grr" else 1025, epsilon=epsilon, **options)
 
 
@@ -40,7 +40,7 @@ def number(**members):
 @pytest.mark.parametrize(("name", "options", "epsilon"), MEANS)
 def test_scores_are_unbiased_and_bounded_whatever_a_payload_says(name, options, epsilon):
     """The mean score of an answer is its place; and no payload that the layout allows has a larger score than the sensitivity."""
-    mechanism = made(name, options, epsilon)
+    mechanism = mechanism_of(name, options, epsilon)
     scores = scores_of(mechanism)
     assert len(scores.cells) == mechanism.layout.width
     assert scores.chances.sum(axis=1) == pytest.approx(1)
@@ -54,13 +54,13 @@ def test_scores_are_unbiased_and_bounded_whatever_a_payload_says(name, options, 
 def test_no_report_changes_a_sum_by_more_than_the_sensitivity(figure, monkeypatch):
     """Whatever reports a cell has, with one more of any payload the sum before noise moves by the sensitivity at most."""
     metric = number()
-    asked, layout = figures.figure_of(figure, metric, 1), metric.mechanism.layout
+    question, layout = figures.figure_of(figure, metric, 1), metric.mechanism.layout
     monkeypatch.setattr(central_noise, "total", lambda total, sensitivity, _: (total, sensitivity))
     before = tally.count(layout, b"".join(layout.pack(0, cell % layout.width) for cell in range(50)))
-    first, sensitivity = asked.draw(before, COST)
+    first, sensitivity = question.draw(before, COST)
     changes = []
     for cell in range(layout.width):
-        total, _ = asked.draw(tally.merge(before, tally.count(layout, layout.pack(0, cell))), COST)
+        total, _ = question.draw(tally.merge(before, tally.count(layout, layout.pack(0, cell))), COST)
         changes.append(abs(total - first))
     assert max(changes) == sensitivity
 
@@ -115,7 +115,7 @@ def test_the_choice_of_a_value_has_the_law_that_is_paid_for():
 @pytest.mark.parametrize("t", [-3.0, -0.2, 0.2, 3.0])
 def test_the_moment_holds_for_the_least_favourable_answer(name, options, epsilon, t):
     """It is the largest of all answers, at points and between them, and no more than that."""
-    scores = scores_of(made(name, options, epsilon))
+    scores = scores_of(mechanism_of(name, options, epsilon))
     steps = len(scores.chances) - 1
     moments = scores.chances @ np.exp(t * scores.cells / PARTS)
     places = np.linspace(0, 1, 20 * steps + 1)
@@ -129,7 +129,7 @@ def laplace(rng, epsilon, size):
     return rng.geometric(p, size) - rng.geometric(p, size)
 
 
-def drawn(scores, place, n, size, rng):
+def sums_of(scores, place, n, size, rng):
     """Draw sums of the scores of n reports of an answer."""
     steps = len(scores.chances) - 1
     at = min(int(place * steps), steps - 1)
@@ -154,7 +154,7 @@ def test_intervals_hold_for_few_reports(n, place):
     scores = scores_of(metric.mechanism)
     of_count, of_figure = (half / MICRO for half in figures.halves(COST))
     counts = n + laplace(rng, of_count, runs)
-    totals = drawn(scores, place, n, runs, rng) + laplace(rng, of_figure / scores.sensitivity, runs)
+    totals = sums_of(scores, place, n, runs, rng) + laplace(rng, of_figure / scores.sensitivity, runs)
     truth = {"sum": n * (10 + 20 * place), "mean": 10 + 20 * place}
     for name in ("sum", "mean") if n else ("sum",):
         figure = figures.figure_of(name, metric, 1)
@@ -178,7 +178,7 @@ def test_reaches_are_hardly_wider_than_they_need_to_be(epsilon, n, weight):
     below, above = figure._reaches(n, COST, 0.95, n, weight)
     noise = laplace(rng, of_figure / scores.sensitivity, runs) / PARTS - weight * laplace(rng, of_count, runs)
     places = (0.0, 0.5, 1.0)
-    errors = [drawn(scores, place, n, runs, rng) / PARTS - n * (place - 0.5) + noise for place in places]
+    errors = [sums_of(scores, place, n, runs, rng) / PARTS - n * (place - 0.5) + noise for place in places]
     side = 0.05 * 0.95 / 2  # less what is left to the number of reports
     for beyond, within in (
         (max((error > above).mean() for error in errors), max((error > above / 1.5).mean() for error in errors)),
@@ -204,6 +204,22 @@ def test_reports_of_one_device_have_noise_in_common(alike):
     _, above = figure._reaches(devices * alike, COST, 0.95, devices * alike, 0.0)
     rounded = rng.binomial(devices, 0.5, runs) - devices / 2  # kept: at which point a device rounds a number in the middle
     assert (alike * rounded > above).mean() < 0.025
+
+
+@pytest.mark.parametrize("name", ["grr", "oue", "hadamard", "local_hash"])
+@pytest.mark.parametrize("answer", [0, 1, 2])
+def test_the_support_of_two_values_differs_no_more_than_is_taken(name, answer):
+    """The moment of the difference of two supports is that of the reports of a device, or above it, whatever the answer is."""
+    mechanism = mechanisms.make(name, domain_size=5, epsilon=1)
+    reports = [mechanism.supported(mechanism.randomize(answer)) for _ in range(1500)]
+    differences = np.array([(0 in each) - (1 in each) for each in reports])
+    gain = float(mechanism.p - mechanism.q)
+    mean = {0: gain, 1: -gain}.get(answer, 0.0)
+    bounds = figures._pair_moments(float(mechanism.p), float(mechanism.q), 1)
+    for at in (60, 75):
+        t = figures._AT[at]
+        moments = np.exp(t * (differences - mean))
+        assert np.log(moments.mean()) - 4 * moments.std() / moments.mean() / np.sqrt(len(moments)) <= bounds[at]
 
 
 @pytest.mark.parametrize("held", [0, 2])

@@ -144,12 +144,12 @@ def test_a_revoked_key_spends_nothing(closed, visit):  # noqa: F811
 
 
 def test_a_question_on_a_page_is_logged(closed, visit):  # noqa: F811
-    """The entry has what the API's has, and that a page asked."""
+    """The entry has what the API's has, and that a page details."""
     shop = visit()
     ask(shop)
     entry = intact_entry(closed.store._client.lrange("{shop}:audit", -1, -1)[0])
-    asked = {"question": "withheld", "among": "platform=macos", "figure": "count", "epsilon": "0.25", "spent": "0.25"}
-    assert entry.details == {"by": "page", "metric": "export.used", "period": TODAY} | asked
+    details = {"question": "withheld", "among": "platform=macos", "figure": "count", "epsilon": "0.25", "spent": "0.25"}
+    assert entry.details == {"by": "page", "metric": "export.used", "period": TODAY} | details
     shop.http.get("/budgets")
     entry = intact_entry(closed.store._client.lrange("{shop}:audit", -1, -1)[0])
     assert entry.details == {"by": "page", "question": "budgets"}

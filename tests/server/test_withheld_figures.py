@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from fillings import once
 from registries import metric_toml, registry_toml
 
+from deniable.commands.entry import main
 from deniable.registry import period
 from deniable_aggregator.audit.entry import intact_entry
+from deniable_query import Query, QueryError
 
 from .conftest import READ
+from .test_asking import listening
 from .test_openapi import check
 from .test_rows import send
 
@@ -131,6 +135,61 @@ def test_whether_a_figure_is_refused_does_not_depend_on_what_is_withheld(shop, m
     assert ask(shop, "size", "mean")[0] == 400
     assert ask(shop, "spent", "mean", period=LATER)[0] == 404
     assert ask(shop, "spent", "mean")[0] == 500
+
+
+@pytest.fixture
+def asking(shop, monkeypatch):
+    """Ask a server of this machine by `deniable query`; return the status and what is printed."""
+    with listening(shop.flask) as url:
+        monkeypatch.setenv("DENIABLE_URL", url)
+        monkeypatch.setenv("DENIABLE_READ_KEY", READ)
+        yield url
+
+
+def test_from_python(asking):
+    """`Query` asks of each metric named, and which of several segments has most; and says what is left."""
+    query = Query(asking, READ)
+    answers = query.metric("spent", "theme").withheld(TODAY, "platform=beos", epsilon=1)
+    assert {name: answer["figure"] for name, answer in answers.items()} == {"spent": "count", "theme": "count"}
+    mean = query.metric("spent").withheld(TODAY, "platform=beos", epsilon=4, figure="mean")["spent"]
+    assert mean["says"].startswith("The mean is ")
+    most = query.metric("theme").withheld(TODAY, "platform=beos", "platform=macos", epsilon=4)["theme"]
+    assert most["most"] == "platform=macos"
+    assert query.budgets()["months"][0]["left"] == 10
+    with pytest.raises(QueryError) as refused:
+        query.metric("theme").withheld(TODAY, "platform=beos", epsilon=10.5)
+    assert refused.value.code == "budget_spent"
+
+
+@pytest.mark.usefixtures("asking")
+def test_from_a_shell(capsys):
+    """`deniable query --withheld` prints the answer in words, what it cost, and what it guarantees; or JSON."""
+    words = ["query", "spent", "--withheld", TODAY, "--where", "platform=beos", "--epsilon", "4"]
+    assert main([*words, "--figure", "sum"]) == 0
+    says, cost, guarantee = capsys.readouterr().out.splitlines()
+    assert says.startswith("The sum is ")
+    assert "EUR" in says
+    assert cost == "This answer cost 4 nats; 16 are left of this key's budget for the month."
+    assert guarantee.startswith("Beyond the exact releases")
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["figure"] == "count"
+
+
+@pytest.mark.usefixtures("asking")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--withheld", TODAY, "--epsilon", "1"], "--where NAME=VALUE"),
+        (["--figure", "mean"], "a question about a withheld segment has --withheld PERIOD"),
+        (["--withheld", TODAY, "--where", "platform=beos", "--epsilon", "1", "--by", "time"], "--by is for what is published"),
+        (["--withheld", TODAY, "--where", "platform=linux", "--epsilon", "1"], "is published"),
+        (["--withheld", TODAY, "--where", "platform=beos", "--epsilon", "1", "--figure", "mode"], "figure: write one of"),
+    ],
+)
+def test_what_a_shell_is_refused(capsys, options, words):
+    """It says what such a question has, or what the server says."""
+    assert main(["query", "spent", *options]) == 2
+    assert words in capsys.readouterr().err
 
 
 def test_a_figure_is_logged(shop):

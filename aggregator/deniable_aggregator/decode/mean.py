@@ -252,12 +252,12 @@ def scores_of(mechanism: Mechanism) -> Scores:
     """Return the scores of a mechanism whose reports show a mean."""
     if isinstance(mechanism, Window):
         chances = cell_chances(mechanism, np.linspace(0, 1, mechanism.points))
-        return Scores(_whole(mechanism.cell_scores), chances)
-    if isinstance(mechanism, LGrr) and mechanism.domain_size == 2:  # noqa: PLR2004 - rounded to one end of the range
-        p, q = mechanism.p, mechanism.q
-        return Scores(_whole([-q / (p - q), (1 - q) / (p - q)]), np.array([[p, q], [q, p]], np.float64))
+        return Scores(_in_parts(mechanism.cell_scores), chances)
+    if mechanism.odds and mechanism.layout.rows * mechanism.layout.width == 2:  # noqa: PLR2004 - rounded to one end of the range
+        p, q = mechanism.odds
+        return Scores(_in_parts([-q / (p - q), (1 - q) / (p - q)]), np.array([[p, q], [q, p]], np.float64))
     raise ParameterError("mechanism: choose a window, or two ends, whose reports show means", mechanism.name)
 
 
-def _whole(scores: Sequence[Fraction]) -> NDArray[np.int64]:
+def _in_parts(scores: Sequence[Fraction]) -> NDArray[np.int64]:
     return np.array([round((score - Fraction(1, 2)) * PARTS) for score in scores], np.int64)

@@ -41,8 +41,8 @@ class PaidQuestion:
     @property
     def field(self) -> str:
         """Name of the question in the table of answers."""
-        asked = json.dumps([self.figure, self.cells]).encode()
-        return f"{self.cost}|{sha256(asked).hexdigest()[:32]}|{tallies.name(self.release)}"
+        question = json.dumps([self.figure, self.cells]).encode()
+        return f"{self.cost}|{sha256(question).hexdigest()[:32]}|{tallies.name(self.release)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from math import exp, log, sqrt
+from math import exp, log
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +45,7 @@ NAMES = (COUNT, "sum", "mean", "value")
 _TINY = 1e-9
 _AT = np.geomspace(1e-4, 1e3, 120)
 """Where moments are computed. Each of them gives a bound, and between two that stand side by side little is lost."""
+_MOST = 10.0  # of these, for a difference of supports
 _NEAR = 45  # the place of 0.04 there
 _STEPS = 64  # of the grid in the largest scale of the noise
 _FAR = 25  # scales; Laplace noise is beyond with a chance of 1e-11
@@ -74,7 +75,7 @@ def figure_of(
 
 def _pure(mechanism: Mechanism) -> bool:
     """Return whether reports support the value of their answer with one probability, and each other value with another one."""
-    if not isinstance(mechanism, FrequencyOracle) or type(mechanism).support is not FrequencyOracle.support:
+    if getattr(type(mechanism), "support", None) is not FrequencyOracle.support:
         return False
     try:
         decode.supports(mechanism, tallies.empty(mechanism.layout))
@@ -102,7 +103,7 @@ class Figure(ABC):
     @abstractmethod
     def fields(
         self,
-        drawn: int,  # from `draw`
+        noisy: int,  # from `draw`
         n: int,  # the number of reports with noise
         cost: int,  # of both
         level: float,
@@ -153,12 +154,12 @@ class _Scored(Figure):
 class Sum(_Scored):
     """The sum of the numbers in the range that were answered."""
 
-    def fields(self, drawn: int, n: int, cost: int, level: float, most: int) -> dict[str, Any]:
+    def fields(self, noisy: int, n: int, cost: int, level: float, most: int) -> dict[str, Any]:
         """Return the middle of the range times the number of reports, and their places beside it."""
         low, high = self.range
         length, middle = high - low, (low + high) / 2
         below, above = self._reaches(n, cost, level, most, abs(middle) / length)
-        estimate = n * middle + length * drawn / PARTS
+        estimate = n * middle + length * noisy / PARTS
         interval = [estimate - length * above, estimate + length * below]
         return {"unit": self.declared.metric.unit, "estimate": estimate, "interval": interval}
 
@@ -166,12 +167,12 @@ class Sum(_Scored):
 class Average(_Scored):
     """The mean of the numbers in the range that were answered."""
 
-    def fields(self, drawn: int, n: int, cost: int, level: float, most: int) -> dict[str, Any]:
+    def fields(self, noisy: int, n: int, cost: int, level: float, most: int) -> dict[str, Any]:
         """Return the means for which neither noise is far out: Fieller's interval, within the range."""
         # For the mean x, less 1/2, of N answers: the sum of scores less x times the number, both with noise, has the mean 0. Its
         # noise is that of the devices and of the sum, less x times that of the number; and |x| is at most 1/2.
         low, high = self.range
-        length, places = high - low, drawn / PARTS
+        length, places = high - low, noisy / PARTS
         below, above = self._reaches(n, cost, level, most, 0.5)
         least, greatest = _quotients(places - above, places + below, n)
         estimate = low + length * min(max(0.5 + places / n, 0.0), 1.0) if n > 0 else None
@@ -190,26 +191,39 @@ class Frequent(Figure):
         # A report in the cell raises the support of each value by 1 or 0, so all numbers change in one direction.
         return central_noise.leading(decode.supports(self.declared.mechanism, tally).tolist(), cost)
 
-    def fields(self, drawn: int, n: int, cost: int, level: float, most: int) -> dict[str, Any]:  # noqa: ARG002
+    def fields(self, noisy: int, n: int, cost: int, level: float, most: int) -> dict[str, Any]:  # noqa: ARG002
         """Name the value, and bound how far its share is behind the largest."""
         metric = self.declared.metric
-        return {"value": metric.label(drawn), "behind": self._behind(n, cost, level)}
+        return {"value": metric.label(noisy), "behind": self._behind(n, cost, level)}
 
     def _behind(self, n: int, cost: int, level: float) -> float:
         """Bound the share of the most frequent value less that of the one that is named, among the answers of the cell."""
         mechanism = self.declared.mechanism
-        assert isinstance(mechanism, FrequencyOracle)  # noqa: S101 - `figure_of` has looked
+        assert mechanism.odds  # noqa: S101 - `figure_of` has looked
         of_count, of_value = halves(cost)
         rare = _OF_COUNT * (1 - level)
         least = n - central_noise.reach(of_count, 1 - 2 * rare)
         if least < 1:
             return 1.0
         # Beside the most frequent value there are d - 1 others. The noise of the choice lifts none of them by more than `chosen`,
-        # and the devices' noise none by more than `devices`: of each pair a report adds between -1 and 1 (Hoeffding).
+        # and the devices' noise none by more than `devices` (Chernoff). With more reports both weigh less.
         others, side = mechanism.domain_size - 1, (1 - level - rare) / 2
-        chosen = log(others / side) * MICRO / of_value
-        devices = sqrt(2 * least * self.alike * log(others / side))
-        return min(1.0, (chosen + devices) / least / float(mechanism.p - mechanism.q))
+        rarely = log(others / side)
+        chosen = rarely * MICRO / of_value
+        p, q = map(float, mechanism.odds)
+        devices = float(((least * _pair_moments(p, q, self.alike) + rarely) / _AT[_AT < _MOST]).min())
+        return min(1.0, (chosen + devices) / least / (p - q))
+
+
+def _pair_moments(p: float, q: float, alike: int) -> NDArray[np.float64]:
+    """Bound the log moments, for each report, of the support of one value less that of another, less its mean, at `_AT`."""
+    # A report supports the first value with probability a, and the second with b. If it may support both, the moment is smaller.
+    # Its answer is the first value, the second, or another one.
+    t = _AT[_AT < _MOST] * alike
+    cases = ((p, q), (q, p), (q, q))
+    with np.errstate(over="ignore"):  # there is no bound from such a moment
+        moments = [np.log1p(a * np.expm1(t) + b * np.expm1(-t)) - t * (a - b) for a, b in cases]
+    return np.asarray(np.max(moments, axis=0) / alike)
 
 
 @lru_cache(maxsize=64)

@@ -109,12 +109,12 @@ def _withheld(arguments: argparse.Namespace) -> str:
     if not (arguments.withheld and arguments.epsilon is not None and arguments.where):
         rule = "a question about a withheld segment has --withheld PERIOD, --where NAME=VALUE and --epsilon NATS"
         raise QueryError(0, "", f"{rule}, such as --withheld 2026-11-20 --where platform=beos --epsilon 0.1")
-    given = ("by", "value", "last", "range", "compare", "csv")
-    if other := next((f"--{name}" for name in given if getattr(arguments, name)), None):
+    others = ("by", "value", "last", "range", "compare", "csv")
+    if other := next((f"--{name}" for name in others if getattr(arguments, name)), None):
         raise QueryError(0, "", f"{other} is for what is published: leave it out, or leave --withheld out")
     cell = ",".join(arguments.where)
-    asked = Query().metric(arguments.metric)
-    (answer,) = asked.withheld(arguments.withheld, cell, epsilon=arguments.epsilon, figure=arguments.figure or "count").values()
+    query = Query().metric(arguments.metric)
+    (answer,) = query.withheld(arguments.withheld, cell, epsilon=arguments.epsilon, figure=arguments.figure or "count").values()
     if arguments.json:
         return f"{json.dumps(answer, indent=2, ensure_ascii=False)}\n"
     cost = f"This answer cost {answer['spent']:g} nats; {answer['left']:g} are left of this key's budget for the month."

@@ -289,9 +289,9 @@ def _paid(app: App, payer: Payer, question: PaidQuestion, draw: Callable[[], Seq
 
 def _with_figure(figure: Figure, numbers: Sequence[int], cost: int, most: int) -> dict[str, Any]:
     """Write a figure, and beside it the number of reports."""
-    n, drawn = numbers
+    n, noisy = numbers
     reach = central_noise.reach(figures.halves(cost)[0], _LEVEL)
-    return figure.fields(drawn, n, cost, _LEVEL, most) | {"count": n, "count_interval": [n - reach, n + reach]}
+    return figure.fields(noisy, n, cost, _LEVEL, most) | {"count": n, "count_interval": [n - reach, n + reach]}
 
 
 def _counted(cells: Sequence[str], number: int, cost: int) -> dict[str, Any]:

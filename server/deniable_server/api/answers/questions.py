@@ -223,6 +223,7 @@ def _figure(declared: Declared, name: str, cells: Sequence[str], released: Strat
     """Return a figure of one cell."""
     if len(cells) > 1:
         raise Problem(400, "figure", f"figure: {name} is for one cell; name one, or ask which of several has most by count")
+    # If the first period is not known, the release is taken to be of its last one, as in `release.by_period`.
     length, last, periods = declared.metric.period, released.period, 1
     first = note.first or last
     while first < last:

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 from deniable_query.answer import Answer
 from deniable_query.error import QueryError
+from deniable_query.metric import Metric
 from deniable_query.server import Server
 
 if TYPE_CHECKING:
@@ -26,32 +27,6 @@ VARIABLES = {"DENIABLE_URL": "", "DENIABLE_READ_KEY": ""}
 _ABOUT = {"DENIABLE_URL": "the server's address", "DENIABLE_READ_KEY": "a read key of the app"}
 _PAGE = 10_000
 _TRIES = 3
-
-
-class Metric(TypedDict):
-    """A metric as the server lists it, before anything is estimated."""
-
-    trial: bool  # whether everything is published at once, however few reports there are
-    id: str
-    type: str
-    version: int
-    description: str  # what is asked and why, in words
-    owner: str  # whom to ask about it
-    expires: str | None  # the last day of collection
-    period_length: str  # hour, day, week or month
-    domain_size: int | None  # number of possible answers; None if they cannot be listed
-    candidates: int | None  # number of answers that are looked for; None if none are declared
-    discover: bool  # whether answers that nobody listed are searched for
-    mechanism: str
-    epsilon: float  # privacy loss of one report in nats
-    epsilon_permanent: float | None  # of all reports of one answer; None if reports are independent
-    sample: float  # share of the occasions on which a device reports
-    min_reports: int  # fewest reports that a release rests on
-    next_release: str | None  # when the next period closes; None if no release depends on it
-    report_bytes: int
-    n: int  # reports in what was published of this version
-    updated: str | None  # the hour of the last release; None if nothing was published
-    versions: list[dict[str, Any]]  # each version, the highest first
 
 
 def _word(value: object) -> str:
@@ -287,6 +262,51 @@ class Query:
             If the server answers with a problem, or not at all.
         """
         return self._of_each("/diagnosis", "conditions", {})
+
+    def withheld(
+        self, period: str, *cells: str, epsilon: float, figure: Literal["count", "sum", "mean", "value"] = "count"
+    ) -> dict[str, dict[str, Any]]:
+        """Ask of each metric named about cells that are withheld. Each answer has noise, and is paid from the key's budget.
+
+        Parameters
+        ----------
+        period
+            The period whose release is asked about, such as ``"2026-11-20"``. It has to be closed.
+        cells
+            A withheld segment, such as ``"platform=beos"``; or several, to learn which has most reports.
+        epsilon
+            What each answer costs, in nats. The same question again costs nothing.
+        figure
+            What is asked of one cell: how many reports it has, the sum or the mean of a number, or the most frequent value.
+
+        Returns
+        -------
+        dict
+            By metric what ``/withheld`` answers: ``count`` or ``most``, ``estimate`` or ``value``, ``interval``, ``left``, and
+            so on.
+
+        Raises
+        ------
+        QueryError
+            If the server answers with a problem, or not at all; with the code ``budget_spent`` if too little is left.
+        """
+        question = {"period": period, "cells": list(cells), "epsilon": epsilon, "figure": figure}
+        with self._server() as server:
+            return {
+                name: server.document("POST", f"metrics/{quote(name, safe='@')}/withheld", "guarantee", json=question)
+                for name in self._members.get("metrics", ())
+            }
+
+    def budgets(self) -> dict[str, Any]:
+        """Ask what all keys together, and this one, may spend on withheld cells, and what is left of each month.
+
+        Raises
+        ------
+        QueryError
+            If the server answers with a problem, or not at all.
+        """
+        with self._server() as server:
+            return server.document("GET", "budgets", "months")
 
     def csv(self) -> str:
         """Ask, and return the rows as the text of a CSV file, as the server writes it for spreadsheets.

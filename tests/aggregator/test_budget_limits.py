@@ -6,7 +6,7 @@ import pytest
 
 from deniable.registry.tables import Analysts
 from deniable.wire.report import Stratum
-from deniable_aggregator.questions.budgets import Budgets, BudgetSpent, PaidQuestion
+from deniable_aggregator.questions.budgets import Budgets, BudgetSpent, PaidQuestion, Payer
 from deniable_aggregator.store import Store
 
 
@@ -19,11 +19,11 @@ def test_nothing_is_drawn_for_a_key_if_the_app_has_spent_its_budget(real_redis):
 
     def draw():
         draws.append(1)
-        return 1
+        return [1]
 
-    budgets.ask("a" * 16, question(600_000, "2026-11-20"), draw)
-    budgets.ask("b" * 16, question(300_000, "2026-11-21"), draw)
+    budgets.ask(Payer("a" * 16), question(600_000, "2026-11-20"), draw)
+    budgets.ask(Payer("b" * 16), question(300_000, "2026-11-21"), draw)
     with pytest.raises(BudgetSpent):
-        budgets.ask("c" * 16, question(100_001, "2026-11-22"), draw)
+        budgets.ask(Payer("c" * 16), question(100_001, "2026-11-22"), draw)
     assert len(draws) == 2
-    assert budgets.ask("c" * 16, question(100_000, "2026-11-22"), draw).left == 0
+    assert budgets.ask(Payer("c" * 16), question(100_000, "2026-11-22"), draw).left == 0

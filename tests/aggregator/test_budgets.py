@@ -9,7 +9,7 @@ import pytest
 from deniable.limits.allowance import MICRO
 from deniable.registry.tables import Analysts
 from deniable.wire.report import Stratum
-from deniable_aggregator.questions.budgets import Budgets, BudgetSpent, PaidQuestion
+from deniable_aggregator.questions.budgets import Budgets, BudgetSpent, Month, PaidQuestion, Payer
 from deniable_aggregator.store import Store
 
 pytestmark = pytest.mark.both_stores
@@ -26,18 +26,18 @@ def budgets(real_redis):
     return Budgets(Store(real_redis, "shop"), Analysts(epsilon=1.0, per_key=0.6))
 
 
-def query(*cells, cost=300_000, month="2026-11", **changes):
-    return PaidQuestion(WHOLE._replace(**changes), month, cells or (LINUX,), cost)
+def query(*cells, cost=300_000, month="2026-11", figure="count", **changes):
+    return PaidQuestion(WHOLE._replace(**changes), month, cells or (LINUX,), cost, figure)
 
 
-def ask(budgets, question, answer=0, key=KEY):
-    return budgets.ask(key, question, lambda: answer)
+def ask(budgets, question, answer=0, key=KEY, epsilon=None):
+    return budgets.ask(Payer(key, epsilon), question, lambda: [answer])
 
 
-def refused(budgets, question, key=KEY):
+def refused(budgets, question, key=KEY, epsilon=None):
     with pytest.raises(BudgetSpent):
-        ask(budgets, question, key=key)
-    return budgets.left(key, question.month)
+        ask(budgets, question, key=key, epsilon=epsilon)
+    return budgets.left(Payer(key, epsilon), question.month)
 
 
 def test_answers_add_up_until_a_keys_part_is_spent(budgets):
@@ -85,7 +85,7 @@ def test_months_have_budgets_of_their_own_that_never_come_back(budgets):
 def test_the_same_question_is_answered_the_same_for_nothing(budgets):
     """Whoever asks again gets the first answer, which costs nothing, also when the budget is spent."""
     first, again, others = (ask(budgets, query(cost=600_000), answer, key) for answer, key in ((7, KEY), (8, KEY), (9, OTHER)))
-    assert [each.value for each in (first, again, others)] == [7, 7, 7]
+    assert [each.numbers[0] for each in (first, again, others)] == [7, 7, 7]
     assert [each.spent for each in (first, again, others)] == [600_000, 0, 0]
     assert [each.left for each in (first, again, others)] == [0, 0, 400_000]
 
@@ -101,9 +101,10 @@ def test_what_makes_a_question_another(budgets):
         query(cost=1, version=2),
         query(cost=1, fingerprint="beef"),
         query(cost=1, metric="other"),
+        query(cost=1, figure="sum"),
     ]
     answers = [ask(budgets, question, number) for number, question in enumerate(questions)]
-    assert [each.value for each in answers] == list(range(len(questions)))
+    assert [each.numbers[0] for each in answers] == list(range(len(questions)))
     assert all(each.spent for each in answers)
 
 
@@ -111,6 +112,48 @@ def test_a_budget_is_read_as_it_is_written(real_redis):
     """A budget such as 0.57, of which a float has a little less, pays for a question of 0.57."""
     exact = Budgets(Store(real_redis, "shop"), Analysts(epsilon=0.57, per_key=0.57))
     assert ask(exact, query(cost=570_000)).left == 0
+
+
+def test_a_keys_own_budget_lowers_and_never_raises(budgets):
+    """A key has the least of the app's budget, of what the registry gives each key, and of what it was made for, exactly."""
+    assert [budgets.limits(Payer(KEY, nats))[1] for nats in (None, 0, 0.07, 0.57, 0.6, 0.9, 20)] == [
+        600_000,
+        0,
+        70_000,
+        570_000,
+        600_000,
+        600_000,
+        600_000,
+    ]
+    assert Budgets(budgets._store, Analysts(epsilon=0.2, per_key=5)).limits(Payer(KEY, 3)) == (200_000, 200_000)
+    assert refused(budgets, query(cost=100_001), epsilon=0.1) == (MICRO, 100_000)
+    assert ask(budgets, query(cost=70_000), epsilon=0.07).left == 0  # a float of 0.07 nats has a little more
+    assert refused(budgets, query(cost=1), epsilon=0.07) == (930_000, 0)
+    assert budgets.months(Payer(KEY, 0.07)) == [Month("2026-11", 70_000, 0, 930_000)]
+    assert budgets.months(Payer(OTHER, 0.07)) == [Month("2026-11", 0, 70_000, 930_000)]
+
+
+def test_a_key_with_its_own_budget_spends_of_both(budgets):
+    """What a key spends of its own budget counts for the app, and what the app has left bounds the key."""
+    ask(budgets, query(cost=600_000))
+    ask(budgets, query(cost=350_000), key=OTHER)
+    assert budgets.left(Payer(THIRD, 0.1), "2026-11") == (50_000, 100_000)
+    assert refused(budgets, query(cost=60_000), THIRD, 0.1) == (50_000, 100_000)
+    assert ask(budgets, query(cost=50_000), key=THIRD, epsilon=0.1).left == 0
+
+
+def test_the_store_refuses_what_another_process_took_of_a_keys_own_budget(budgets, real_redis):
+    """Two requests with one key at once do not both take the last of its own budget, though the app has more."""
+    send = budgets._answer
+
+    def meanwhile(keys, args):
+        budgets._answer = send
+        ask(budgets, query(MACOS, cost=60_000), epsilon=0.1)
+        return send(keys, args)
+
+    budgets._answer = meanwhile
+    assert refused(budgets, query(cost=60_000), epsilon=0.1) == (940_000, 40_000)
+    assert real_redis.hlen("{shop}:answers:theme") == 1
 
 
 def test_a_budget_that_was_lowered_is_spent(budgets, real_redis):
@@ -127,9 +170,9 @@ def test_nothing_is_drawn_for_what_is_not_answered(budgets):
     def never():
         raise AssertionError
 
-    assert budgets.ask(KEY, query(cost=600_000), never).spent == 0
+    assert budgets.ask(Payer(KEY), query(cost=600_000), never).spent == 0
     with pytest.raises(BudgetSpent):
-        budgets.ask(KEY, query(cost=5), never)
+        budgets.ask(Payer(KEY), query(cost=5), never)
 
 
 def test_an_answer_that_cannot_be_drawn_costs_nothing(budgets, real_redis):
@@ -139,7 +182,7 @@ def test_an_answer_that_cannot_be_drawn_costs_nothing(budgets, real_redis):
         raise LookupError
 
     with pytest.raises(LookupError):
-        budgets.ask(KEY, query(), fails)
+        budgets.ask(Payer(KEY), query(), fails)
     assert not list(real_redis.scan_iter())
 
 
@@ -153,8 +196,8 @@ def test_a_script_that_ran_twice_has_spent_once(budgets, real_redis):
 
     budgets._answer = twice
     answer = ask(budgets, query(), 5)
-    assert (answer.value, answer.spent) == (5, 300_000)  # which the audit log tells
-    assert budgets.left(KEY, "2026-11") == (700_000, 300_000)
+    assert (answer.numbers[0], answer.spent) == (5, 300_000)  # which the audit log tells
+    assert budgets.left(Payer(KEY), "2026-11") == (700_000, 300_000)
     assert real_redis.hlen("{shop}:answers:theme") == 1
 
 

@@ -25,7 +25,7 @@ from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.definitions import note
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.questions.budgets import Budgets, PaidQuestion
+from deniable_aggregator.questions.budgets import Budgets, PaidQuestion, Payer
 from deniable_aggregator.store import GROUP, Store, Upload, Weights, schema
 from deniable_aggregator.store.server.servers import primaries
 from deniable_aggregator.store.sums.tallies import name
@@ -82,7 +82,7 @@ class Shop:
         publisher.publish(CLOSED + 11)
         for metric in declared.metrics:
             question = PaidQuestion(self.stratum(metric, version)._replace(segment=""), "2026-11", ((("linux",),),), 1000)
-            Budgets(self.store, declared.analysts).ask("f" * 16, question, lambda: 41)
+            Budgets(self.store, declared.analysts).ask(Payer("f" * 16), question, lambda: [41])
         Retention(self.store, declared, publisher).delete(CLOSED + 29 * DAY + 1)  # what is exact of the first period
         for metric in declared.metrics:  # as of a period that is published already, and not closed
             self.redis.set(self.store.snapshots.key(name(self.stratum(metric, version)._replace(segment=""))), b"\0" * 8)

@@ -25,7 +25,7 @@ from deniable_aggregator.deletion.erase import Removal
 from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.questions.budgets import Budgets, PaidQuestion
+from deniable_aggregator.questions.budgets import Budgets, PaidQuestion, Payer
 from deniable_aggregator.store import GROUP, Store, Upload, Weights
 from deniable_aggregator.store.sums.tallies import name
 from deniable_aggregator.store.uploads import batch
@@ -300,7 +300,7 @@ def test_releases_go_when_their_days_are_over(shop):
     shop.count(400)
     shop.publisher.publish(CLOSED + 11)
     question = PaidQuestion(shop.stratum(), "2026-11", ((("linux",),),), 1000)
-    Budgets(shop.store, shop.registry.analysts).ask("f" * 16, question, lambda: 41)
+    Budgets(shop.store, shop.registry.analysts).ask(Payer("f" * 16), question, lambda: [41])
     assert shop.keys("answers", "spent") == ["answers:theme", "spent"]
     assert shop.retention.delete(CLOSED + 20 * DAY) == 2
     assert shop.keys("release", "releases", "answers") != []

@@ -25,7 +25,7 @@ from .conftest import INGEST, READ
 from .test_openapi import check
 
 TODAY, BEFORE = (period.of(datetime.now(UTC) - timedelta(days=days), "day") for days in (0, 1))
-WITHHELD, BUDGET = "/api/v1/metrics/export.used/withheld", "/api/v1/budget"
+WITHHELD, BUDGET = "/api/v1/metrics/export.used/withheld", "/api/v1/budgets"
 ACTOR = f"key:{id_of(sha256(READ.encode()).digest())}"
 COUNTS = {"linux": 300, "macos": 40, "beos": 80}  # macos and beos together are all but linux
 
@@ -66,8 +66,14 @@ def refusal(answer):
     return answer.status_code, answer.get_json()["code"]
 
 
-def another(served):
-    return KeyStore(served.store).create("read", "another")[0]
+def another(served, epsilon=None):
+    return KeyStore(served.store).create("read", "another", epsilon)[0]
+
+
+def months(served, key=READ):
+    """Return what a key is told of each month: its name, what it has spent, what is left of its own, and of the app's."""
+    names = "month", "spent", "left", "left_of_app"
+    return [tuple(each[name] for name in names) for each in served.get(BUDGET, key).get_json()["months"]]
 
 
 def queries(served):
@@ -200,13 +206,79 @@ def test_keys_together_spend_what_the_app_has(closed):
 
 def test_the_budget_is_told(closed):
     """A key is told what it may still spend on each month; what other keys spent counts where it leaves less."""
-    assert closed.get(BUDGET).get_json() == {"app": "shop", "trial": False, "epsilon": 1.0, "per_key": 0.6, "months": []}
+    about = {"app": "shop", "trial": False, "epsilon": 1.0, "per_key": 0.6, "own": 0.6, "keys": None}
+    assert closed.get(BUDGET).get_json() == about | {"months": []}
     key = another(closed)
     post(closed, "macos", epsilon=0.25)
-    assert closed.get(BUDGET).get_json()["months"] == [{"month": TODAY[:7], "left": 0.35}]
-    assert closed.get(BUDGET, key).get_json()["months"] == [{"month": TODAY[:7], "left": 0.6}]
+    assert months(closed) == [(TODAY[:7], 0.25, 0.35, 0.75)]
+    assert months(closed, key) == [(TODAY[:7], 0, 0.6, 0.75)]
     post(closed, "beos", key=another(closed), epsilon=0.5)
-    assert closed.get(BUDGET, key).get_json()["months"] == [{"month": TODAY[:7], "left": 0.25}]
+    assert months(closed, key) == [(TODAY[:7], 0, 0.25, 0.25)]
+
+
+# A budget of one key
+
+
+def test_a_key_has_a_budget_of_its_own(closed):
+    """A key that was made for less is refused beyond it, to the millionth, and what it spends counts for the app as well."""
+    lower = another(closed, 0.1)
+    assert closed.get(BUDGET, lower).get_json()["own"] == 0.1
+    answer = post(closed, key=lower, epsilon=0.100001)
+    assert refusal(answer) == (400, "epsilon")
+    assert "from 0.01 to 0.1, the budget of this key for a month" in answer.get_json()["detail"]
+    assert post(closed, key=lower, epsilon=0.04).get_json()["left"] == 0.06
+    assert refusal(post(closed, "beos", key=lower, epsilon=0.060001)) == (403, "budget_spent")
+    assert post(closed, "beos", key=lower, epsilon=0.06).get_json()["left"] == 0
+    assert months(closed, lower) == [(TODAY[:7], 0.1, 0, 0.9)]
+    assert months(closed) == [(TODAY[:7], 0, 0.6, 0.9)]
+
+
+@pytest.mark.parametrize("epsilon", [0.9, 20])
+def test_a_key_never_raises_what_the_registry_gives(closed, epsilon):
+    """A key that was made for more than the registry gives each key has what the registry gives."""
+    higher = another(closed, epsilon)
+    assert closed.get(BUDGET, higher).get_json()["own"] == 0.6
+    assert refusal(post(closed, key=higher, epsilon=0.61)) == (400, "epsilon")
+
+
+def test_a_key_may_ask_nothing(closed):
+    """A key that was made for 0 reads what is published, and asks no such question."""
+    none = another(closed, 0)
+    answer = post(closed, key=none, epsilon=0.01)
+    assert (refusal(answer), "this key allows no questions" in answer.get_json()["detail"]) == ((400, "epsilon"), True)
+    assert closed.get("/api/v1/metrics", none).status_code == 200
+
+
+def test_who_has_two_keys_has_two_budgets_and_the_apps_holds(closed):
+    """Keys of one person are like those of two: each has its own budget, also a new one; only the app's bounds both."""
+    store = KeyStore(closed.store)
+    spent = 0
+    for step in range(12):  # a key is revoked, and another one made, again and again
+        text, key = store.create("read", "the same analyst", 0.2)
+        spent += post(closed, key=text, epsilon=0.2 - step / 1000).status_code == 200
+        store.revoke(key.id)
+    assert spent == 5
+    (month,) = months(closed)
+    assert month[3] == pytest.approx(1 - sum(0.2 - step / 1000 for step in range(5)))
+    colluding = [store.create("read", "two", 0.6)[0] for _ in range(2)]
+    answers = [post(closed, "beos", key=text, epsilon=0.02 + step / 1000).status_code for step, text in enumerate(colluding)]
+    assert answers == [403, 403]
+
+
+def test_an_admin_sees_what_each_key_has_spent(closed):
+    """An admin key lists what each key has spent, also one that is revoked; a read key sees its own, and what is left of all."""
+    store = KeyStore(closed.store)
+    text, key = store.create("read", "one", 0.3)
+    admin, _ = store.create("admin", "", 0.2)
+    post(closed, key=text, epsilon=0.3)
+    post(closed, "beos", key=admin, epsilon=0.1)
+    store.revoke(key.id)
+    answer = closed.get(BUDGET, admin).get_json()
+    check("Budgets", answer)
+    listed = {each["id"]: each["spent"] for each in answer["keys"]}
+    assert listed == {key.id: 0.3, id_of(sha256(admin.encode()).digest()): 0.1}
+    assert (answer["own"], answer["months"][0]["left"]) == (0.2, 0.1)
+    assert closed.get(BUDGET).get_json()["keys"] is None
 
 
 # What an attacker tries
@@ -298,7 +370,7 @@ def test_numbers_that_are_gone_are_not_made_up(closed):
     assert (again["count"], again["spent"]) == (first["count"], 0)
     assert refusal(post(closed, epsilon=0.2)) == (404, "not_kept")
     assert refusal(post(closed, "macos", "beos")) == (404, "not_kept")
-    assert closed.get(BUDGET).get_json()["months"] == [{"month": TODAY[:7], "left": 0.5}]
+    assert months(closed) == [(TODAY[:7], 0.1, 0.5, 0.9)]
 
 
 # What is no question
@@ -316,6 +388,10 @@ def test_numbers_that_are_gone_are_not_made_up(closed):
         ({"more": 1}, (400, "question_shape")),
         ({"period": None}, (400, "question_shape")),
         ({"cells": "platform=macos"}, (400, "question_shape")),
+        ({"figure": "median"}, (400, "figure")),
+        ({"figure": "sum"}, (400, "figure")),
+        ({"figure": 1}, (400, "question_shape")),
+        ({"figure": "value", "cells": ["platform=macos", "platform=beos"]}, (400, "figure")),
         ({"cells": []}, (400, "cells")),
         ({"cells": ["platform=beos "]}, (400, "segment")),
         ({"cells": ["platform=macos", "planet=earth"]}, (400, "segment")),
@@ -376,7 +452,7 @@ def test_questions_count_for_the_limits(closed):
 def test_answers_have_the_shape_they_are_said_to_have(closed):
     """Numbers, choices and budgets are what the document describes, before and after questions."""
     for _ in range(2):
-        check("Budget", closed.get(BUDGET).get_json())
+        check("Budgets", closed.get(BUDGET).get_json())
         check("Answered", post(closed).get_json())
         check("Answered", post(closed, "macos", "beos").get_json())
 
@@ -401,14 +477,24 @@ def test_questions_are_logged(closed):
     closed.get(BUDGET)
     metric = {"by": "api", "metric": "export.used"}
     query = metric | {"question": "withheld", "period": TODAY}
-    number = query | {"among": "platform=macos", "epsilon": "0.25"}
-    answer = query | {"among": "platform=beos or platform=macos", "epsilon": "0.4", "problem": "budget_spent"}
-    secret = metric | {"question": "withheld", "among": "platform=macos", "epsilon": "0.1", "problem": "period"}
+    number = query | {"among": "platform=macos", "epsilon": "0.25", "figure": "count"}
+    answer = query | {"among": "platform=beos or platform=macos", "epsilon": "0.4", "figure": "count", "problem": "budget_spent"}
+    secret = metric | {
+        "question": "withheld",
+        "among": "platform=macos",
+        "epsilon": "0.1",
+        "figure": "count",
+        "problem": "period",
+    }
     assert queries(closed)[1:] == [
         ("query.answered", ACTOR, number | {"spent": "0.25"}),
         ("query.answered", ACTOR, number | {"spent": "0"}),
         ("query.refused", ACTOR, answer),
-        ("query.refused", ACTOR, query | {"among": "platform=linux", "epsilon": "0.1", "problem": "published"}),
+        (
+            "query.refused",
+            ACTOR,
+            query | {"among": "platform=linux", "epsilon": "0.1", "figure": "count", "problem": "published"},
+        ),
         ("query.refused", ACTOR, query | {"problem": "segment"}),
         ("query.refused", ACTOR, secret),
         ("query.refused", ACTOR, metric | {"problem": "question_shape"}),

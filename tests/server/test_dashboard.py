@@ -164,7 +164,18 @@ class Rows(HTMLParser):
 
 
 ORDER = ("ui.choice", "ui.dark", "usage.hour", "wide")
-PAGES = ["/", "/m/ui.choice", "/m/ui.dark", "/m/usage.hour", "/m/wide", "/m/unknown", "/?app=unknown", "/m/ui.dark?period=never"]
+PAGES = [
+    "/",
+    "/m/ui.choice",
+    "/m/ui.dark",
+    "/m/usage.hour",
+    "/m/wide",
+    "/m/unknown",
+    "/?app=unknown",
+    "/m/ui.dark?period=never",
+    "/budgets",
+    "/m/ui.choice/withheld",
+]
 
 
 # Pages

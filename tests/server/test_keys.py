@@ -138,13 +138,47 @@ def test_keys_are_listed_with_their_days(command, make, served):
     assert upload(served, text).status_code == 202
     listed = json.loads(command("list", "--json")[1])
     assert {row.pop("id"): row for row in listed} == {
-        id_: {"role": "ingest", "name": "Android 4.2", "start": text[:7], "created": str(TODAY), "used": str(TODAY)},
-        unused: {"role": "read", "name": "", "start": other[:7], "created": str(TODAY), "used": None},
+        id_: {
+            "role": "ingest",
+            "name": "Android 4.2",
+            "start": text[:7],
+            "epsilon": None,
+            "created": str(TODAY),
+            "used": str(TODAY),
+        },
+        unused: {"role": "read", "name": "", "start": other[:7], "epsilon": None, "created": str(TODAY), "used": None},
     }
     table = [line.split() for line in command("list")[1].splitlines()]
-    assert [unused, "read", other[:7], str(TODAY), "never"] in table
-    assert [id_, "ingest", text[:7], str(TODAY), str(TODAY), "Android", "4.2"] in table
+    assert [unused, "read", other[:7], str(TODAY), "never", "-"] in table
+    assert [id_, "ingest", text[:7], str(TODAY), str(TODAY), "-", "Android", "4.2"] in table
     assert len(table) == 3
+
+
+def test_a_key_is_made_with_a_budget_of_its_own(command, served):
+    """It is listed with the key, by the command and over HTTP, and said when the key is made."""
+    status, text, output = command("create", "--role", "read", "--epsilon", "0.25")
+    assert (status, "at most 0.25 nats of each month" in output) == (0, True)
+    admin = command("create", "--role", "admin", "--epsilon", "0")[1].strip()
+    assert sorted(row["epsilon"] for row in json.loads(command("list", "--json")[1])) == [0, 0.25]
+    assert sorted(row["epsilon"] for row in served.get("/api/v1/keys", admin).get_json()["keys"]) == [0, 0.25]
+    assert [line.split()[-1] for line in command("list")[1].splitlines()[1:]] in (["0.25", "0"], ["0", "0.25"])
+    assert served.get("/api/v1/budgets", text.strip()).get_json()["own"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("role", "epsilon", "words"),
+    [
+        ("ingest", "0.1", "epsilon = 0.1: leave it out; an ingest key asks nothing"),
+        ("read", "-0.1", "epsilon = -0.1: write a number of nats from 0 to 20"),
+        ("read", "nan", "epsilon = nan: write a number of nats from 0 to 20"),
+        ("read", "0.51", "--epsilon: write at most 0.5, what [analysts] of shop gives each key; this is 0.51"),
+    ],
+)
+def test_a_budget_that_no_key_can_have_is_refused(command, real_redis, role, epsilon, words):
+    """A budget is of a key that may ask, and no more than the registry gives each key."""
+    status, _, output = command("create", "--role", role, f"--epsilon={epsilon}")
+    assert (status, words in output) == (2, True), output
+    assert not real_redis.exists("{shop}:keys")
 
 
 def test_a_day_of_use_is_written_once(make, served, real_redis):

@@ -91,7 +91,7 @@ def test_alarms_give_no_withheld_count_away(shop, admin, browse):
         shop.drain()
         Watch(shop.store, shop.app.registry).check(int(time.time()))
         places = [analyst(path) for path in ("/", "/m/plugin")]
-        places += [shop.get(f"/api/v1/{path}") for path in ("pipeline", "metrics", "metrics/plugin", "budget")]
+        places += [shop.get(f"/api/v1/{path}") for path in ("pipeline", "metrics", "metrics/plugin", "budgets")]
         texts = [re.sub(r'"(looked|lag_seconds)": ?[^,}]*', "", place.get_data(as_text=True)) for place in places]
         seen["analyst"].append((sent, texts))
         seen["owner"].append((sent, "platform=macos" in str(shop.get("/api/v1/live", admin).get_json().get("alarms"))))
@@ -426,7 +426,7 @@ def test_a_trial_is_marked_in_every_answer_and_on_every_page(settings, tmp_path,
     shop.post({"format": 1, "groups": [shop.group("plugin", [1] * 50, segment=segment) for segment in both]})
     shop.drain(days=5)
     today = shop.get("/api/v1/metrics/plugin").get_json()["periods"][0]["last"]
-    for answer in ("metrics", "metrics/plugin", "pipeline", "budget", "live", "live/plugin"):
+    for answer in ("metrics", "metrics/plugin", "pipeline", "budgets", "live", "live/plugin"):
         assert shop.get(f"/api/v1/{answer}", admin).get_json()["trial"] is trial
     query, headers = {"period": today, "cells": ["platform=(other)"], "epsilon": 0.1}, {"Authorization": f"Bearer {READ}"}
     assert shop.http.post("/api/v1/metrics/plugin/withheld", json=query, headers=headers).get_json()["trial"] is trial

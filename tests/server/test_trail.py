@@ -321,7 +321,7 @@ def test_keys_are_logged_as_they_are_made_and_revoked(served, real_redis):
     """Each change of a key has its entry, with who did it, and nothing of the key; what changes nothing has none."""
     keys = KeyStore(Store(real_redis, "shop"))
     text, key = keys.create("read", "Zoë's laptop")
-    admin, manager = keys.create("admin", "")
+    admin, manager = keys.create("admin", "", 0.25)
     assert not keys.revoke("0" * 16)
     assert not keys.revoke("*")
     answer = served.http.delete(f"/api/v1/keys/{key.id}", headers={"Authorization": f"Bearer {admin}"})
@@ -329,7 +329,7 @@ def test_keys_are_logged_as_they_are_made_and_revoked(served, real_redis):
     assert keys.revoke(manager.id)
     assert [(e.event, e.actor, e.details) for e in entries(real_redis) if e.event.startswith("key.")] == [
         ("key.created", "command", {"id": key.id, "role": "read", "name": "Zoë's laptop"}),
-        ("key.created", "command", {"id": manager.id, "role": "admin", "name": ""}),
+        ("key.created", "command", {"id": manager.id, "role": "admin", "name": "", "epsilon": "0.25"}),
         ("key.revoked", f"key:{manager.id}", {"id": key.id}),
         ("key.revoked", "command", {"id": manager.id}),
     ]

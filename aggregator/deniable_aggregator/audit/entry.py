@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _OF_METRIC = ("by", "metric", "version", "period", "segment", "a", "b", "level", "only", "bands")
-_QUERY = (*_OF_METRIC, "question", "filters", "compare", "pool", "among", "epsilon")
+_QUERY = (*_OF_METRIC, "question", "filters", "compare", "pool", "among", "figure", "epsilon")
 
 EVENTS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -33,7 +33,7 @@ EVENTS: Mapping[str, frozenset[str]] = MappingProxyType(
         for event, members in {
             "registry.served": ("digest", "revision", "metrics", "signed"),
             "question.noted": ("metric", "number", "hash"),
-            "key.created": ("id", "role", "name"),
+            "key.created": ("id", "role", "name", "epsilon"),
             "key.revoked": ("id",),
             "release.published": ("metric", "version", "period", "segment", "number", "closed"),
             "release.refused": ("metric", "version", "period", "segment", "reason"),

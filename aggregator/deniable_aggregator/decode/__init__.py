@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.tally import Tally
 
-__all__ = ["estimate", "squared_mass"]
+__all__ = ["estimate", "squared_mass", "supports"]
 
 
 def estimate(
@@ -91,3 +91,8 @@ def squared_mass(
     gain = p - other
     buckets = (both - width * other**2 - 2 * other * gain) / gain**2
     return float(np.clip((buckets - 1 / width) / (1 - 1 / width), 0.0, 1.0))
+
+
+def supports(mechanism: Mechanism, tally: Tally) -> NDArray[np.int64]:
+    """Count, for each value of a whole domain, the reports that support it; raise `ParameterError` if they are not counted so."""
+    return family_of(mechanism).supports(tally)

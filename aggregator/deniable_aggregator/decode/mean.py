@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from math import exp, expm1, log, sqrt
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from deniable.mechanisms.l_grr import LGrr
 from deniable.mechanisms.window import Window
 from deniable_aggregator import decode
 from deniable_aggregator.decode.multiple_testing import tail
+from deniable_aggregator.decode.profile import cell_chances
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.estimate import Estimate, Target
     from deniable_aggregator.tally import Tally
 
+PARTS = 1 << 20
+"""Scores that are added up as whole numbers are numbers of such parts of the range."""
 _SURE = 1.645  # standard errors: the spread of the answers is hardly ever larger than its estimate by more
 
 
@@ -214,3 +218,46 @@ def arithmetic_mean(
     at = 1 / step - 1 / expm1(step)  # where the mean of two points is the largest multiple of the number between them
     rounding = (1 + at * expm1(step)) * exp(-at * step)
     return ArithmeticMean(mean(mechanism, tally, repeats=repeats, scores=scores), low, high - low, rounding)
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The score of each report: on average its answer's place in the range, from 0 to 1, less 1/2."""
+
+    cells: NDArray[np.int64]  # (cells,), the score of each cell in parts of the range
+    chances: NDArray[np.float64]  # (points, cells), the probability of each cell for answers at points from 0 to 1
+
+    @property
+    def sensitivity(self) -> int:
+        """The largest score of a payload, whatever its sign, in parts of the range."""
+        return int(np.abs(self.cells).max())
+
+    def log_moment(self, t: float) -> float:
+        """Bound the log of the mean of e^(t X), where X is a score less what it is on average, over all answers."""
+        steps = len(self.chances) - 1
+        places = np.linspace(-0.5, 0.5, steps + 1)
+        # Divided by the largest, so that nothing overflows.
+        exponents = t * self.cells / PARTS
+        largest = float(exponents.max())
+        moments = self.chances @ np.exp(exponents - largest)
+        # Between points a and b an answer has a mixture of their reports. The log of its moment, less t times its place, is
+        # concave in the part u of b. So its largest value is at an end, or where the slope is 0.
+        a, b, slope = moments[:-1], moments[1:], t / steps
+        u = np.zeros(steps) if slope == 0 else (1 / slope - np.divide(a, b - a, out=np.full(steps, np.inf), where=b != a))
+        mixed = [np.log(a + part * (b - a)) - t * (places[:-1] + part / steps) for part in (0.0, 1.0, np.clip(u, 0.0, 1.0))]
+        return largest + float(np.max(mixed))
+
+
+def scores_of(mechanism: Mechanism) -> Scores:
+    """Return the scores of a mechanism whose reports show a mean."""
+    if isinstance(mechanism, Window):
+        chances = cell_chances(mechanism, np.linspace(0, 1, mechanism.points))
+        return Scores(_in_parts(mechanism.cell_scores), chances)
+    if mechanism.odds and mechanism.layout.rows * mechanism.layout.width == 2:  # noqa: PLR2004 - rounded to one end of the range
+        p, q = mechanism.odds
+        return Scores(_in_parts([-q / (p - q), (1 - q) / (p - q)]), np.array([[p, q], [q, p]], np.float64))
+    raise ParameterError("mechanism: choose a window, or two ends, whose reports show means", mechanism.name)
+
+
+def _in_parts(scores: Sequence[Fraction]) -> NDArray[np.int64]:
+    return np.array([round((score - Fraction(1, 2)) * PARTS) for score in scores], np.int64)

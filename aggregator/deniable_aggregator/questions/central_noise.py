@@ -5,12 +5,16 @@ draws exact samples, without floats. Losses are pure epsilon, without delta, and
 
 `count`
     Discrete Laplace noise: ``P(X = x)`` is proportional to ``exp(-epsilon |x|)`` (Ghosh, Roughgarden and Sundararajan 2009).
+`total`
+    The same for a sum of whole scores: noise of scale ``sensitivity / epsilon``, where no report adds more than the sensitivity.
 `most`
     Report-noisy-max with exponential noise of mean ``2 / epsilon``. The number of all reports is published, so the cell of a
     report is hidden: a change raises one number and lowers another. The result has the same distribution as *permute-and-flip*:
     go through the cells in random order, and take one with probability ``exp(epsilon / 2 (count - largest))``, until one is taken
     (Ding et al. 2021). On average it is at least as near to the largest as the exponential mechanism (McKenna and Sheldon 2020,
     theorem 2).
+`leading`
+    The same for numbers that all change in one direction when a report comes or goes: with half of the noise.
 """
 
 from __future__ import annotations
@@ -51,6 +55,23 @@ def most(
     return int(_measurement("max", cost)(list(counts)))
 
 
+def total(
+    value: int,  # the true sum
+    sensitivity: int,  # the most that one report adds or takes off
+    cost: int,  # as for `count`
+) -> int:
+    """Return a sum plus noise: unbiased."""
+    return int(_measurement("laplace", cost, sensitivity)(value))
+
+
+def leading(
+    counts: Sequence[int],  # numbers to each of which a report adds 1 or 0
+    cost: int,  # as for `count`
+) -> int:
+    """Return the place of the largest number, or of a nearly largest one."""
+    return int(_measurement("leading", cost)(list(counts)))
+
+
 def stderr(cost: int) -> float:
     """Return the standard deviation of the noise of `count`, in reports."""
     ratio = exp(-cost / MICRO)
@@ -69,14 +90,14 @@ def margin(cells: int, cost: int, level: float) -> float:
 
 
 @lru_cache(maxsize=64)
-def _measurement(kind: Literal["laplace", "max"], cost: int) -> Any:
+def _measurement(kind: Literal["laplace", "max", "leading"], cost: int, sensitivity: int = 1) -> Any:
     """Return OpenDP's mechanism of at most this cost, confirmed by OpenDP's own map."""
     if cost < 1:
         raise ParameterError("cost: write 1 or more; an answer costs at least a millionth of a nat", cost)
-    bound, scale = Fraction(cost, MICRO), (1 if kind == "laplace" else 2) * MICRO / cost
+    bound, scale = Fraction(cost, MICRO), (2 if kind == "max" else sensitivity) * MICRO / cost
     for _ in range(_STEPS):
         mechanism = _mechanism(kind, scale)
-        if Fraction(mechanism.map(1)) <= bound:  # exact: a float comparison could accept a loss above the cost
+        if Fraction(mechanism.map(sensitivity)) <= bound:  # exact: a float comparison could accept a loss above the cost
             return mechanism
         scale = nextafter(scale, inf)
     raise ParameterError(
@@ -91,5 +112,5 @@ def _mechanism(kind: str, scale: float) -> Any:
     number = dp.atom_domain(T="i64")
     if kind == "laplace":
         return dp.m.make_laplace(number, dp.absolute_distance(T="i64"), scale=scale)
-    distance = dp.linf_distance(T="i64", monotonic=False)
+    distance = dp.linf_distance(T="i64", monotonic=kind == "leading")
     return dp.m.make_noisy_max(dp.vector_domain(number), distance, dp.max_divergence(), scale=scale)

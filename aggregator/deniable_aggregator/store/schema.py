@@ -136,7 +136,7 @@ DEFINITIONS = Key(
     "how each version of each metric was declared, and when replaced",
     "until the metric is erased",
 )
-KEYS = Key("{app}:keys", "SHA-256 of each key, its role, name and the day it was made", "until the key is revoked")
+KEYS = Key("{app}:keys", "SHA-256 of each key, its role, name, own budget and the day it was made", "until the key is revoked")
 KEYS_USED = Key("{app}:keys:used", "the day on which each key was last used", "until the key is revoked")
 AUDIT = Key(
     "{app}:audit",

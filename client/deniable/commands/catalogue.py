@@ -119,6 +119,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         "ingest",
         (
             f"deniable keys create {_STORE} --role ingest --name 'release 2.4'",
+            "deniable keys create --role read --epsilon 0.1 --name Zoë",
             "deniable keys list --data data --json",
             f"deniable keys revoke 3f9a1c {_STORE}",
         ),
@@ -154,6 +155,7 @@ CATALOGUE: dict[str, CommandInfo] = {
             "deniable query ui.theme",
             "deniable query ui.theme --by platform --last 90d",
             "deniable query ui.theme --by time --csv",
+            "deniable query ui.theme --withheld 2026-11-20 --where platform=beos --epsilon 0.1",
         ),
     ),
     "rappor": CommandInfo(

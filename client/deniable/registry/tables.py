@@ -140,12 +140,17 @@ class Analysts:
 
     # Nats that all keys together may spend on a month's reports; at most 20. With 0 no such question is answered.
     epsilon: float = 1.0
-    per_key: float = 0.5  # nats of these that one key may spend
+    per_key: float = 0.5  # nats of these that one key may spend, unless it was made for less
 
     def __post_init__(self) -> None:
-        for name, nats in (("epsilon", self.epsilon), ("per_key", self.per_key)):
-            if isinstance(nats, bool) or not isinstance(nats, int | float) or not 0 <= nats <= _MOST_NATS_OF_ANALYSTS:
-                raise ParameterError(f"{name}: write a number of nats from 0 to {_MOST_NATS_OF_ANALYSTS:g}", nats)
+        check_nats_of_analysts("epsilon", self.epsilon)
+        check_nats_of_analysts("per_key", self.per_key)
+
+
+def check_nats_of_analysts(name: str, nats: object) -> None:
+    """Raise `ParameterError` unless these are nats that analysts, or one key, may be allowed for a month's reports."""
+    if isinstance(nats, bool) or not isinstance(nats, int | float) or not 0 <= nats <= _MOST_NATS_OF_ANALYSTS:
+        raise ParameterError(f"{name}: write a number of nats from 0 to {_MOST_NATS_OF_ANALYSTS:g}", nats)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

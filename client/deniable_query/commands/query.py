@@ -46,6 +46,11 @@ def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
     )
     compare = "with the range before (previous), or with one value of a segment, such as platform=linux"
     parser.add_argument("--compare", metavar="BASE", help=compare)
+    paid = parser.add_argument_group("a withheld segment, named by --where; the answer has noise, and costs budget")
+    paid.add_argument("--withheld", metavar="PERIOD", help="ask about this closed period, such as 2026-11-20")
+    paid.add_argument("--epsilon", type=float, metavar="NATS", help="what the answer costs; the same again costs nothing")
+    figure = "its number of reports (count, the default), sum or mean of a number, or most frequent value"
+    paid.add_argument("--figure", metavar="NAME", help=figure)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="the rows as a file for a spreadsheet")
     form.add_argument("--json", action="store_true", help="the rows for programs")
@@ -72,6 +77,8 @@ def _in_words_of(arguments: argparse.Namespace, problem: QueryError) -> str:
 
 def _answered(arguments: argparse.Namespace) -> str:
     """Ask, and write the answer."""
+    if arguments.withheld or arguments.epsilon is not None or arguments.figure:
+        return _withheld(arguments)
     # Sentences are of all values: a value chooses among the rows.
     reports = _reports(arguments)
     rows = reports.where(value=arguments.value) if arguments.value else reports
@@ -95,6 +102,23 @@ def _answered(arguments: argparse.Namespace) -> str:
     reasons = dict.fromkeys(str(row["reason"]) for row in answer.rows if row["reason"] and row["estimate"] is None)
     parts = (sentences, _range(answer, arguments.last), _table(answer, by), list(reasons))
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part)
+
+
+def _withheld(arguments: argparse.Namespace) -> str:
+    """Ask about a withheld segment, and write the answer."""
+    if not (arguments.withheld and arguments.epsilon is not None and arguments.where):
+        rule = "a question about a withheld segment has --withheld PERIOD, --where NAME=VALUE and --epsilon NATS"
+        raise QueryError(0, "", f"{rule}, such as --withheld 2026-11-20 --where platform=beos --epsilon 0.1")
+    others = ("by", "value", "last", "range", "compare", "csv")
+    if other := next((f"--{name}" for name in others if getattr(arguments, name)), None):
+        raise QueryError(0, "", f"{other} is for what is published: leave it out, or leave --withheld out")
+    cell = ",".join(arguments.where)
+    query = Query().metric(arguments.metric)
+    (answer,) = query.withheld(arguments.withheld, cell, epsilon=arguments.epsilon, figure=arguments.figure or "count").values()
+    if arguments.json:
+        return f"{json.dumps(answer, indent=2, ensure_ascii=False)}\n"
+    cost = f"This answer cost {answer['spent']:g} nats; {answer['left']:g} are left of this key's budget for the month."
+    return "".join(f"{line}\n" for line in (answer["says"], cost, answer["guarantee"]))
 
 
 def _about_differences(answer: Answer) -> list[str]:

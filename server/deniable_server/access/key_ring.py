@@ -69,7 +69,12 @@ class Ring:
 
     def holds(self, app: str, id_: str, role: str) -> bool:
         """Return whether the key that opened a session is still valid; raise StoreError as `find` does."""
-        return any(key.app == app and key.opens(role) for key in self._keys_of(id_, anew=id_ not in self._read))
+        return self.held(app, id_, role) is not None
+
+    def held(self, app: str, id_: str, role: str) -> Key | None:
+        """Return this key, or None if it is not valid any more."""
+        keys = self._keys_of(id_, anew=id_ not in self._read)
+        return next((key for key in keys if key.app == app and key.opens(role)), None)
 
     def note(self, key: Key) -> None:
         """Record that a key was used today: once a day for each process. An error here does not fail the request."""

@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
 from deniable.errors import ParameterError
+from deniable.registry.tables import check_nats_of_analysts
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.store import schema
 from deniable_aggregator.store.values.collections import values_at
@@ -48,10 +49,16 @@ class Key:
     start: str = ""  # its first characters, by which people recognise it
     created: date | None = None  # the day on which it was made; None for keys from the environment
     used: date | None = None  # the day on which it was last used; None if never, or if not read
+    # Nats that it may spend on questions about a month's reports, if that is less than what the registry gives each key.
+    epsilon: float | None = None
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
             raise ParameterError(f"role: write {', '.join(ROLES)}", self.role)
+        if self.epsilon is not None:
+            if self.role == "ingest":
+                raise ParameterError("epsilon: leave it out; an ingest key asks nothing", self.epsilon)
+            check_nats_of_analysts("epsilon", self.epsilon)
         if len(self.name) > _LONGEST_NAME or not self.name.isprintable():
             raise ParameterError(f"name: write at most {_LONGEST_NAME} printable characters", self.name)
 
@@ -64,21 +71,37 @@ class Key:
         """Return whether the key has the permissions of a role."""
         return self.role == role or (self.role, role) == ("admin", "read")
 
-    def public(self) -> dict[str, str | None]:
+    def public(self) -> dict[str, str | float | None]:
         """Return what may be shown of the key."""
         created, used = (day.isoformat() if day else None for day in (self.created, self.used))
-        return {"id": self.id, "role": self.role, "start": self.start, "name": self.name, "created": created, "used": used}
+        return {
+            "id": self.id,
+            "role": self.role,
+            "start": self.start,
+            "name": self.name,
+            "epsilon": self.epsilon,
+            "created": created,
+            "used": used,
+        }
 
     def _write(self) -> str:
         created = self.created.isoformat() if self.created else None
-        known = {"role": self.role, "digest": self.digest.hex(), "name": self.name, "start": self.start, "created": created}
+        known = {
+            "role": self.role,
+            "digest": self.digest.hex(),
+            "name": self.name,
+            "start": self.start,
+            "created": created,
+            "epsilon": self.epsilon,
+        }
         return json.dumps(known)
 
     @classmethod
     def _read(cls, app: str, written: bytes, used: bytes | None) -> Self:
         known: dict[str, Any] = json.loads(written)
         created = date.fromisoformat(known["created"])
-        return cls(app, known["role"], bytes.fromhex(known["digest"]), known["name"], known["start"], created, _day(used))
+        digest, epsilon = bytes.fromhex(known["digest"]), known["epsilon"]
+        return cls(app, known["role"], digest, known["name"], known["start"], created, _day(used), epsilon)
 
 
 class KeyStore:
@@ -92,14 +115,18 @@ class KeyStore:
         self._keys, self._used = store.table(schema.KEYS), store.table(schema.KEYS_USED)
         self._log = AuditLog(store)
 
-    def create(self, role: str, name: str) -> tuple[str, Key]:
+    def create(self, role: str, name: str, epsilon: float | None = None) -> tuple[str, Key]:
         """Draw a key and store its hash; return the key, which is not stored anywhere, and its record."""
         if role not in ROLES:
             raise ParameterError(f"role: write {', '.join(ROLES)}", role)
         text = draw(role)
-        key = Key(self.app, role, sha256(text.encode()).digest(), name, text[:_START], datetime.now(UTC).date())
+        digest, today = sha256(text.encode()).digest(), datetime.now(UTC).date()
+        key = Key(self.app, role, digest, name, text[:_START], today, epsilon=epsilon)
+        details: dict[str, str | int] = {"id": key.id, "role": role, "name": name}
+        if epsilon is not None:
+            details["epsilon"] = str(epsilon)
         written = key._write()  # noqa: SLF001 - its own module
-        self._logged("key.created", "command", {"id": key.id, "role": role, "name": name}, self._keys.adding(key.id, written))
+        self._logged("key.created", "command", details, self._keys.adding(key.id, written))
         return text, key
 
     def all(self) -> list[Key]:

@@ -62,7 +62,9 @@ def log_query(
 def _details(app: App, here: Visit) -> dict[str, str | int]:
     """Return the parameters of a query that have valid values."""
     details: dict[str, str | int] = {"by": "page" if request.blueprint == "dashboard" else "api"}
-    details.update({name: here.question[name] for name in ("question", "among", "epsilon", "spent") if name in here.question})
+    details.update(
+        {name: here.question[name] for name in ("question", "among", "figure", "epsilon", "spent") if name in here.question}
+    )
     details.update(here.details)
     declared = app.find((request.view_args or {}).get("id_", ""))
     if declared is None:

@@ -27,6 +27,11 @@ def app_by_read_key() -> App:
     return _counted("read")[0]
 
 
+def app_and_read_key() -> tuple[App, Key]:
+    """Return the app of the request's read key, or admin key, and the key."""
+    return _counted("read")
+
+
 def app_by_admin_key() -> App:
     """Return the app of the request's admin key; refuse another key of the app with 403."""
     app, key = _counted("admin")

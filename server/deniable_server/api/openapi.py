@@ -265,14 +265,14 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/metrics/{id}/withheld",
-        "Ask how many reports a withheld cell has, or which of several has most, with central noise",
+        "Ask how many reports a withheld cell has, which of several has most, or a figure of its answers, with central noise",
         {200: "Answered"},
         key="read",
         parameters=(_ID,),
         body="Withheld",
         codes=KEYED
         | {
-            400: ("json", "question_shape", "epsilon", "cells", "segment", "period"),
+            400: ("json", "question_shape", "epsilon", "figure", "cells", "segment", "period"),
             403: ("budget_spent",),
             404: ("unknown_metric", "unknown_version", "nothing_published", "not_kept"),
             409: ("published",),
@@ -280,7 +280,7 @@ OPERATIONS = (
             501: ("no_questions",),
         },
     ),
-    Operation("get", "/api/v1/budget", "Get what the key may still spend", {200: "Budget"}, key="read", codes=KEYED),
+    Operation("get", "/api/v1/budgets", "Get what keys may still spend", {200: "Budgets"}, key="read", codes=KEYED),
     Operation(
         "get",
         "/api/v1/live",

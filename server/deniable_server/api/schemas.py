@@ -49,11 +49,18 @@ _ANSWERED: dict[str, Any] = {
     "version": (_COUNT, "Version of the metric"),
     "period": (ref("Span"), "The periods that the release covers"),
     "cells": (_list(_TEXT), "The cells that were asked about"),
+    "figure": ({"enum": ["count", "sum", "mean", "value"]}, "What was asked of them"),
     "epsilon": (_POSITIVE, "What the question costs, in nats"),
     "spent": (_POSITIVE, "What this answer cost, in nats; 0 if the question was asked before"),
     "left": (_POSITIVE, "What the key may still spend on the month, in nats"),
     "guarantee": (_TEXT, "What the noise protects, in words"),
     "level": (_SHARE, "Probability that the interval, or the margin, holds"),
+    "says": (_TEXT, "The answer in words"),
+}
+
+_BESIDE: dict[str, Any] = {
+    "count": ({"type": "integer"}, "Number of reports with noise; unbiased, so it may be negative"),
+    "count_interval": (_list({"type": "integer"}), "Least and greatest number that the cell may have, at the level"),
 }
 
 _ANSWERS = {
@@ -105,21 +112,48 @@ _ANSWERS = {
                 most=(_TEXT, "The cell that has most reports, or nearly"),
                 margin=(_POSITIVE, "At most so many reports fewer than the largest it has, at the level"),
             ),
+            _object(
+                **_ANSWERED,
+                **_BESIDE,
+                unit=(_TEXT, "Unit of the number"),
+                estimate=(_NUMBER, "The sum or the mean; null: no report seems to be there, so there is no mean"),
+                interval=(_list({"type": "number"}), "Least and greatest number that the answers may have, at the level"),
+            ),
+            _object(
+                **_ANSWERED,
+                **_BESIDE,
+                value=(_TEXT, "The value that most answers have, or nearly"),
+                behind=(_SHARE, "At most so far is its share of the answers behind the largest, at the level"),
+            ),
         ]
     },
-    "Budget": _object(
+    "Budgets": _object(
         app=_APP,
         trial=_TRIAL,
         epsilon=(_POSITIVE, "What all keys together may spend on the reports of a month, in nats"),
-        per_key=(_POSITIVE, "What one key may spend of it, in nats"),
+        per_key=(_POSITIVE, "What one key may spend of it, in nats, unless it was made for less"),
+        own=(_POSITIVE, "What this key may spend of it, in nats: the least of both and of what it was made for"),
         months=(
             _list(
                 _object(
                     month=(_TEXT, "The month of the reports"),
+                    spent=(_POSITIVE, "What this key has spent on it, in nats"),
                     left=(_POSITIVE, "What this key may still spend on it, in nats"),
+                    left_of_app=(_POSITIVE, "What all keys together may still spend on it, in nats"),
                 )
             ),
             "Each month on whose reports any key has spent",
+        ),
+        keys=(
+            {
+                "type": ["array", "null"],
+                "items": _object(
+                    id=(_TEXT, "Id of the key, which may be revoked"),
+                    month=(_TEXT, "The month of the reports"),
+                    spent=(_POSITIVE, "What the key has spent on it, in nats"),
+                ),
+            },
+            "What each key has spent; null unless this is an admin key",
         ),
     ),
     "Pipeline": _object(
@@ -140,6 +174,7 @@ _ANSWERS = {
         role=({"enum": [*ROLES]}, "What the key may do"),
         start=(_TEXT, "First characters of the key, by which people recognise it"),
         name=(_TEXT, "Label of the key"),
+        epsilon=(_NUMBER, "What it may spend on a month at most, in nats; null: what the registry gives each key"),
         created=(_DAY, "Day on which it was made"),
         used=(_DAY, "Day on which it was last used; null: never"),
     ),

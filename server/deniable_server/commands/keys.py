@@ -28,7 +28,7 @@ _WITHOUT = {
 
 
 def keys(parser: argparse.ArgumentParser) -> Run:
-    """``deniable keys create --role ROLE [--name TEXT] [--undeclared] | list [--json] | revoke ID [--yes]``."""
+    """``deniable keys create --role ROLE [--name TEXT] [--epsilon NATS] [--undeclared] | list [--json] | revoke ID [--yes]``."""
     # Exit status: 0 done, 1 if the id is unknown, 2 for a wrong configuration or the last key of a role without --yes, 3 if the
     # store cannot be used.
     options.add_store(parser)
@@ -38,6 +38,11 @@ def keys(parser: argparse.ArgumentParser) -> Run:
     create = actions.add_parser("create", help="make a key, and print it this once")
     create.add_argument("--role", choices=list(ROLES), required=True, help="what it opens; an ingest key is public")
     create.add_argument("--name", default="", help="a label, e.g. the release that contains it")
+    epsilon = (
+        "nats of each month that this read key may spend on withheld numbers, at most per_key of [analysts] (default: per_key); "
+        "two keys of one person count as two persons"
+    )
+    create.add_argument("--epsilon", type=float, metavar="NATS", help=epsilon)
     create.add_argument("--undeclared", action="store_true", help="also for an app that no registry declares yet")
     listing = actions.add_parser("list", help="list the keys, which are never shown again")
     listing.add_argument("--json", action="store_true", help="for programs")
@@ -66,7 +71,9 @@ def keys(parser: argparse.ArgumentParser) -> Run:
                 raise ConfigurationError(
                     f"{rule}: name its metrics.toml by --registry or DENIABLE_REGISTRY, or give --undeclared"
                 )
-            status = _create(store, arguments.role, arguments.name)
+            if arguments.epsilon is not None:
+                _check_below(variables["DENIABLE_REGISTRY"], app, arguments.epsilon)
+            status = _create(store, arguments.role, arguments.name, arguments.epsilon)
             elsewhere = registries.served(Store(client, other) for other in apps)
             if elsewhere and app not in elsewhere:
                 warning = f"warning: servers run, but serve {', '.join(elsewhere)} only: restart them"
@@ -80,10 +87,24 @@ def keys(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
-def _create(store: KeyStore, role: str, name: str) -> int:
-    text, key = store.create(role, name)
+def _check_below(paths: str, app: str, epsilon: float) -> None:
+    """Refuse a budget above what the registry gives each key: it would have no effect."""
+    from deniable.registry import published
+
+    loaded, _ = published.tried(paths)
+    if app in loaded:
+        analysts = loaded[app].analysts
+        most = min(analysts.epsilon, analysts.per_key)
+        if epsilon > most:
+            rule = f"--epsilon: write at most {most:g}, what [analysts] of {app} gives each key; this is {epsilon:g}"
+            raise ConfigurationError(f"{rule}. A key's own budget only lowers it")
+
+
+def _create(store: KeyStore, role: str, name: str, epsilon: float | None) -> int:
+    text, key = store.create(role, name, epsilon)
     print(text)
-    print(f"id {key.id}, role {role}, app {store.app}. It cannot be shown again.", file=sys.stderr)
+    own = "" if epsilon is None else f", at most {epsilon:g} nats of each month"
+    print(f"id {key.id}, role {role}, app {store.app}{own}. It cannot be shown again.", file=sys.stderr)
     return 0
 
 
@@ -98,8 +119,19 @@ def _list(store: KeyStore, *, as_json: bool) -> int:
         )
         print(words, file=sys.stderr)
         return 0
-    rows = [(key.id, key.role, key.start, _day(key.created), _day(key.used), key.name) for key in listed]
-    print_table([("ID", "ROLE", "STARTS WITH", "CREATED", "LAST USED", "NAME"), *rows])
+    rows = [
+        (
+            key.id,
+            key.role,
+            key.start,
+            _day(key.created),
+            _day(key.used),
+            "-" if key.epsilon is None else f"{key.epsilon:g}",
+            key.name,
+        )
+        for key in listed
+    ]
+    print_table([("ID", "ROLE", "STARTS WITH", "CREATED", "LAST USED", "EPSILON", "NAME"), *rows])
     return 0
 
 

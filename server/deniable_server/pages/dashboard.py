@@ -7,6 +7,8 @@
 * ``GET /m/<id>/experiment``: one of a metric, as reports came in; ``GET /m/<id>/experiment.csv``: the same as a file
 * ``GET /m/<id>/query``: the same as a query, to copy
 * ``GET /m/<id>/values.csv``, ``series.csv``, ``segments.csv``, ``compare.csv``, ``chart.svg``: its tables and picture as files
+* ``GET /budgets``: what keys may spend on questions about withheld segments
+* ``GET, POST /m/<id>/withheld``: such a question, for people who signed in
 * ``GET /live``: what is counted of each metric, published or not, for admin keys
 * ``GET /m/<id>/live``: one metric, from everything that is counted, for admin keys
 * ``GET, POST /login``: the form for the read key
@@ -46,6 +48,7 @@ from deniable_server.pages import (
     visitor,
 )
 from deniable_server.pages.frame import blueprint, page, sentence
+from deniable_server.pages.paid import budgets_page, withheld_page
 from deniable_server.pages.parts import theme
 from deniable_server.pages.parts.metric_data import MetricData
 from deniable_server.service import service
@@ -268,6 +271,33 @@ def _file(app: App, table: str, text: str, kind: str = "csv") -> Response:
     response.mimetype = {"csv": "text/csv", "svg": "image/svg+xml"}[kind]
     response.headers["Content-Disposition"] = f'attachment; filename="{"-".join([app.name, table, *app.marks])}.{kind}"'
     return response
+
+
+@blueprint.get("/budgets")
+def budgets() -> Response:
+    """Show what the visitor's key may spend, and to an admin what each key has spent."""
+    visit().question = {"question": "budgets"}
+    app = visitor.app_shown()
+    only_parameters()
+    return budgets_page.page_of(app, visitor.key_of(app))
+
+
+@blueprint.get("/m/<id_>/withheld")
+def withheld(id_: str) -> Response:
+    """Show the form of a question about withheld segments."""
+    app = visitor.app_shown()
+    only_parameters("period", "cell")
+    return withheld_page.form(app, visitor.key_of(app), find_metric(app, id_))
+
+
+@blueprint.post("/m/<id_>/withheld")
+def ask_withheld(id_: str) -> Response:
+    """Answer the form, and have it paid. Nothing but our own form of this session spends the budget."""
+    app = visitor.app_shown()
+    key, declared = visitor.key_of(app), find_metric(app, id_)
+    if not visitor.from_our_form():
+        raise Problem(400, "form_too_old", "this form was open for too long: open it anew, and ask again")
+    return withheld_page.answered(app, key, declared)
 
 
 @blueprint.get("/live")

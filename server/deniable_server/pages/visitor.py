@@ -53,6 +53,19 @@ def is_owner(app: App) -> bool:
     return not pages_are_open() and service().ring.holds(app.name, visit().holder, "admin")
 
 
+def key_of(app: App) -> Key:
+    """Return the key with which the visitor signed in to the app that is shown; refuse a visitor of open pages, who has none."""
+    if pages_are_open():
+        detail = (
+            "these pages are open to everybody, and a budget is of a key: ask POST /api/v1/metrics/{id}/withheld with a read key"
+        )
+        raise Problem(403, "no_key", detail)
+    key = service().ring.held(app.name, visit().holder, "read")
+    if key is None:  # it was revoked a moment ago
+        _ask_for_key()
+    return key
+
+
 def pages_are_open() -> bool:
     """Return whether pages are open to everybody."""
     return service().settings.dashboard == "open"

@@ -112,10 +112,11 @@ ASKING = """
 import sys
 from deniable.registry.tables import Analysts
 from deniable.wire.report import Stratum
-from deniable_aggregator.questions.budgets import PaidQuestion, Budgets, BudgetSpent
+from deniable_aggregator.questions.budgets import PaidQuestion, Payer, Budgets, BudgetSpent
 from deniable_aggregator.store import Store, connect
 
 budgets = Budgets(Store(connect(sys.argv[1]), "shop"), Analysts())
+payer = Payer(sys.argv[2] * 4, float(sys.argv[3]))
 theme, spent = Stratum("theme", 1, "f00d", "2026-11-20", ""), 0
 print("ready", flush=True)
 sys.stdin.readline()
@@ -123,7 +124,7 @@ for number in range(40):
     try:
         cost = 50_000 - int(sys.argv[2]) * (number % 2)
         question = PaidQuestion(theme, "2026-11", ((("linux",),),), cost - number // 2)
-        spent += budgets.ask(sys.argv[2] * 4, question, lambda: 0).spent
+        spent += budgets.ask(payer, question, lambda: [0]).spent
     except BudgetSpent:
         pass
 print(spent)
@@ -132,10 +133,10 @@ print(spent)
 
 @pytest.mark.both_stores
 def test_processes_that_ask_at_once_spend_no_more_than_there_is(real_redis, store_url):
-    """Of processes that ask the same and other questions at once each answer is paid once, up to the budget."""
+    """Each answer to the same and other questions at once is paid once, up to the app's budget and each key's own."""
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", ASKING, store_url, str(1000 + number)],
+            [sys.executable, "-c", ASKING, store_url, str(1000 + number), "0.3" if number == 1 else "0.5"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -150,6 +151,7 @@ def test_processes_that_ask_at_once_spend_no_more_than_there_is(real_redis, stor
     spent = [int(process.communicate(timeout=300)[0]) for process in processes]
     noted = Budgets(Store(real_redis, "shop"), Analysts()).spent()["2026-11"]
     assert sum(spent) == noted.pop("") == sum(noted.values())
+    assert noted["1001" * 4] <= 0.3 * MICRO
     assert 0.95 * MICRO < sum(spent) <= MICRO
     costs = [int(field.partition(b"|")[0]) for field in real_redis.hkeys("{shop}:answers:theme")]
     assert sum(costs) == sum(spent)

@@ -6,27 +6,31 @@ for an answer that can be paid for.
 
 from __future__ import annotations
 
-from collections import Counter
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
+from operator import contains
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from flask import Blueprint, Response, jsonify, request
 
+from deniable.errors import ParameterError
 from deniable.limits.allowance import MICRO
 from deniable.registry import period
+from deniable.registry.lookalike import did_you_mean
+from deniable_aggregator.answer import figures as in_words
 from deniable_aggregator.answer.model.fields import Span
 from deniable_aggregator.answer.refusal import check_period, read_cell
 from deniable_aggregator.answer.select import Published
 from deniable_aggregator.audit.entry import LONGEST
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.strata import strata_by_period
-from deniable_aggregator.publish.suppression.cube import Cube
-from deniable_aggregator.questions import central_noise
-from deniable_aggregator.questions.budgets import BudgetSpent, PaidQuestion
+from deniable_aggregator.questions import central_noise, figures
+from deniable_aggregator.questions.budgets import BudgetSpent, PaidQuestion, Payer
+from deniable_aggregator.store.sums.tallies import total
 from deniable_server.api.answers.parameters import find_metric
 from deniable_server.api.audit_trail import log_query
-from deniable_server.api.auth import app_by_read_key
+from deniable_server.api.auth import app_and_read_key
 from deniable_server.http.problem import Problem
 from deniable_server.http.visit import visit
 
@@ -35,10 +39,16 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared
     from deniable.wire.report import Stratum
-    from deniable_aggregator.publish.breakdown import Box
+    from deniable_aggregator.publish.breakdown import Box, Words
     from deniable_aggregator.publish.release import Release
     from deniable_aggregator.questions.budgets import Answer
+    from deniable_aggregator.questions.figures import Figure
+    from deniable_aggregator.store.sums.tallies import Stored
+    from deniable_aggregator.tally import Tally
+    from deniable_server.access.keys import Key
     from deniable_server.service import App
+
+__all__ = ["Withheld", "ask", "blueprint", "budgets_of", "payer_of"]
 
 blueprint = Blueprint("analysts", __name__)
 
@@ -48,11 +58,14 @@ _OR = " or "
 
 
 class Withheld(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """How many reports a withheld cell has; for several cells, which has most."""
+    """How many reports a withheld cell has; for several cells, which has most; for one, also another figure of its answers."""
 
     period: Annotated[str, msgspec.Meta(description="The release that the question is about")]
     cells: Annotated[list[str], msgspec.Meta(description="The withheld cell; or several, of which the largest is asked for")]
     epsilon: Annotated[float, msgspec.Meta(description="What the answer costs, in nats")]
+    figure: Annotated[
+        str, msgspec.Meta(description="What is asked of the cell", extra_json_schema={"enum": [*figures.NAMES]})
+    ] = figures.COUNT
 
 
 @blueprint.after_request
@@ -63,51 +76,97 @@ def log(answer: Response) -> Response:
 
 @blueprint.post("/api/v1/metrics/<id_>/withheld")
 def withheld(id_: str) -> Response:
-    """Return how many reports a withheld cell has, or which of several has most, with noise."""
-    app = app_by_read_key()
-    if not central_noise.available():
-        raise Problem(501, "no_questions", "this server answers no questions: install it with 'deniable[questions]'")
-    declared, body = find_metric(app, id_), _body()
+    """Return how many reports a withheld cell has, which of several has most, or a figure of one, with noise."""
+    app, key = app_and_read_key()
+    _check_available()
+    declared = find_metric(app, id_)
+    return jsonify(ask(app, payer_of(key), declared, _body()))
+
+
+def ask(app: App, payer: Payer, declared: Declared, question: Withheld) -> dict[str, Any]:
+    """Answer a question and have it paid; or raise a `Problem` or a `Refusal`. The API and the page both ask by this."""
+    _check_available()
     # For the audit log, which has refused questions, too, as far as their words are valid.
-    visit().question = {"question": "withheld", "period": body.period}
-    cost = _cost(app, body.epsilon)
+    visit().question = {"question": "withheld", "period": question.period}
+    cost = _cost(app, payer, question.epsilon)
+    if question.figure not in figures.NAMES:
+        near = did_you_mean(question.figure, figures.NAMES)
+        raise Problem(400, "figure", f"figure: write one of {', '.join(figures.NAMES)}{near}")
     breakdown = Breakdown.of(app.registry, declared.metric)
-    named = _cells(breakdown, body.cells)
+    named = _cells(breakdown, question.cells)
     cells = list(named.values())
-    visit().question |= {"among": _OR.join(cells), "epsilon": str(Decimal(cost) / MICRO)}
-    stratum, note = _closed(app, declared, body.period, cells)
+    visit().question |= {"among": _OR.join(cells), "epsilon": str(Decimal(cost) / MICRO), "figure": question.figure}
+    stratum, note = _closed(app, declared, question.period, cells)
+    figure = None if question.figure == figures.COUNT else _figure(declared, question.figure, cells, stratum, note)
     month = f"{period.bounds(stratum.period, declared.metric.period)[0]:%Y-%m}"
 
     # The budget calls this once the question can be paid for. So whether it is refused never depends on the exact numbers.
-    def draw() -> int:
-        cube = _exact(app, declared, breakdown, stratum, note)
-        counts = [cube.total(cell) for cell in cells]
-        return central_noise.most(counts, cost) if len(counts) > 1 else central_noise.count(counts[0], cost)
+    def draw() -> list[int]:
+        exact = _Exact.of(app, declared, breakdown, stratum, note)
+        counts = [exact.reports(cell) for cell in cells]
+        if figure:
+            of_count, of_figure = figures.halves(cost)
+            return [central_noise.count(counts[0], of_count), figure.draw(exact.tally(cells[0]), of_figure)]
+        return [central_noise.most(counts, cost) if len(counts) > 1 else central_noise.count(counts[0], cost)]
 
-    answer = _paid(app, PaidQuestion(stratum, month, tuple(named), cost), draw)
+    answer = _paid(app, payer, PaidQuestion(stratum, month, tuple(named), cost, question.figure), draw)
     visit().question["spent"] = str(Decimal(answer.spent) / MICRO)
-    return jsonify(
-        trial=app.trial,
-        metric=stratum.metric,
-        version=stratum.version,
-        period=Span(note.first or None, stratum.period),
-        cells=cells,
-        epsilon=cost / MICRO,
-        spent=answer.spent / MICRO,
-        left=answer.left / MICRO,
-        guarantee=_guarantee(app, month, cost),
-        level=_LEVEL,
-        **_answer_fields(cells, answer.value, cost),
-    )
+    fields = _with_figure(figure, answer.numbers, cost, note.n) if figure else _counted(cells, answer.numbers[0], cost)
+    return {
+        "trial": app.trial,
+        "metric": stratum.metric,
+        "version": stratum.version,
+        "period": Span(note.first or None, stratum.period),
+        "cells": cells,
+        "figure": question.figure,
+        "epsilon": cost / MICRO,
+        "spent": answer.spent / MICRO,
+        "left": answer.left / MICRO,
+        "guarantee": _guarantee(app, month, cost),
+        "level": _LEVEL,
+        "says": _says(question.figure, fields),
+        **fields,
+    }
 
 
-@blueprint.get("/api/v1/budget")
-def budget() -> Response:
-    """Return what the key may still spend, for the months on which anything was spent."""
-    app = app_by_read_key()
-    analysts = app.registry.analysts
-    months = [{"month": month, "left": min(app.budgets.left(_key(), month)) / MICRO} for month in app.budgets.spent()]
-    return jsonify(app=app.name, trial=app.trial, epsilon=analysts.epsilon, per_key=analysts.per_key, months=months)
+@blueprint.get("/api/v1/budgets")
+def budgets() -> Response:
+    """Return what all keys together, and this one, may spend, and have spent; for an admin key also what each has spent."""
+    app, key = app_and_read_key()
+    return jsonify(budgets_of(app, key))
+
+
+def budgets_of(app: App, key: Key) -> dict[str, Any]:
+    """Return the budgets of an app, as a key may know them."""
+    payer, analysts = payer_of(key), app.registry.analysts
+    by_key = [
+        {"id": id_, "month": month, "spent": micro / MICRO}
+        for month, spent in app.budgets.spent().items()
+        for id_, micro in spent.items()
+        if id_
+    ]
+    return {
+        "app": app.name,
+        "trial": app.trial,
+        "epsilon": analysts.epsilon,
+        "per_key": analysts.per_key,
+        "own": app.budgets.limits(payer)[1] / MICRO,
+        "months": [
+            {"month": each.name, "spent": each.spent / MICRO, "left": each.left / MICRO, "left_of_app": each.app / MICRO}
+            for each in app.budgets.months(payer)
+        ],
+        "keys": by_key if key.opens("admin") else None,
+    }
+
+
+def payer_of(key: Key) -> Payer:
+    """Return the key as the budget knows it."""
+    return Payer(key.id, key.epsilon)
+
+
+def _check_available() -> None:
+    if not central_noise.available():
+        raise Problem(501, "no_questions", "this server answers no questions: install it with 'deniable[questions]'")
 
 
 def _body() -> Withheld:
@@ -116,19 +175,23 @@ def _body() -> Withheld:
     try:
         return msgspec.json.decode(request.get_data(cache=False), type=Withheld)
     except msgspec.ValidationError:
-        members = ", ".join(Withheld.__struct_fields__)
-        raise Problem(400, "question_shape", f"a question is an object with {members}, each of its kind, and no more") from None
+        *members, figure = Withheld.__struct_fields__
+        rule = f"a question is an object with {', '.join(members)} and perhaps {figure}, each of its kind, and no more"
+        raise Problem(400, "question_shape", rule) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise Problem(400, "json", "the body is not valid JSON") from None
 
 
-def _cost(app: App, epsilon: float) -> int:
+def _cost(app: App, payer: Payer, epsilon: float) -> int:
     """Return what a question costs, in millionths of a nat, rounded up."""
-    analysts = app.registry.analysts
-    price, most = Decimal(repr(epsilon)), Decimal(str(min(analysts.epsilon, analysts.per_key)))
+    price, most = Decimal(repr(epsilon)), Decimal(app.budgets.limits(payer)[1]) / MICRO
+    if not most:
+        who = "this key" if payer.epsilon == 0 else "the registry"
+        raise Problem(400, "epsilon", f"{who} allows no questions about withheld cells (budget 0)")
     if not _LEAST <= price <= most:
-        rule = f"epsilon: write a number of nats from {_LEAST} to {most}, a key's part of the budget"
-        raise Problem(400, "epsilon", rule if most else "the registry allows no questions about withheld cells (analysts)")
+        raise Problem(
+            400, "epsilon", f"epsilon: write a number of nats from {_LEAST} to {most}, the budget of this key for a month"
+        )
     return int((price * MICRO).to_integral_value(ROUND_CEILING))
 
 
@@ -156,39 +219,107 @@ def _closed(app: App, declared: Declared, name: str, cells: Sequence[str]) -> tu
     return min(covering.items())
 
 
-def _exact(app: App, declared: Declared, breakdown: Breakdown, released: Stratum, note: Release) -> Cube:
-    """Read the numbers of reports that a release was made of."""
-    layout, reports = declared.mechanism.layout, Counter[str]()
-    strata = [
-        stratum
-        for each, listed in strata_by_period(app.store, declared.definition).items()
-        if note.covers(released.period, each.period)
-        for stratum in listed
-    ]
-    for stratum, sums in zip(strata, app.store.sums(layout, strata), strict=True):
-        reports[breakdown.filed(stratum.segment)] += sums.n
-    # If some of the sums were deleted, the others are not what the release was made of.
-    if reports.total() != app.store.releases.read(layout, [released]).n:
-        raise Problem(404, "not_kept", "the exact numbers that this release was made of are not kept, and this was never asked")
-    return Cube.of(breakdown, reports)
+def _figure(declared: Declared, name: str, cells: Sequence[str], released: Stratum, note: Release) -> Figure:
+    """Return a figure of one cell."""
+    if len(cells) > 1:
+        raise Problem(400, "figure", f"figure: {name} is for one cell; name one, or ask which of several has most by count")
+    # If the first period is not known, the release is taken to be of its last one, as in `release.by_period`.
+    length, last, periods = declared.metric.period, released.period, 1
+    first = note.first or last
+    while first < last:
+        first, periods = period.of(period.bounds(first, length)[1], length), periods + 1
+    try:
+        return figures.figure_of(name, declared, periods)
+    except ParameterError as error:
+        raise Problem(400, "figure", error.rule) from None
 
 
-def _paid(app: App, question: PaidQuestion, draw: Callable[[], int]) -> Answer:
+@dataclass(frozen=True, slots=True)
+class _Exact:
+    """The exact sums that a release was made of."""
+
+    breakdown: Breakdown
+    sums: Sequence[tuple[Words, Stored]]  # each with the values of all segments
+
+    def __repr__(self) -> str:
+        """Show only the size: exact numbers are not for logs."""
+        return f"_Exact({len(self.sums)} sums)"
+
+    @classmethod
+    def of(cls, app: App, declared: Declared, breakdown: Breakdown, released: Stratum, note: Release) -> _Exact:
+        """Read them."""
+        layout = declared.mechanism.layout
+        strata = [
+            stratum
+            for each, listed in strata_by_period(app.store, declared.definition).items()
+            if note.covers(released.period, each.period)
+            for stratum in listed
+        ]
+        leaves = [breakdown.leaf(breakdown.filed(stratum.segment)) for stratum in strata]
+        exact = cls(breakdown, list(zip(leaves, app.store.sums(layout, strata), strict=True)))
+        # If some of the sums were deleted, the others are not what the release was made of.
+        if exact.reports("") != app.store.releases.read(layout, [released]).n:
+            raise Problem(
+                404, "not_kept", "the exact numbers that this release was made of are not kept, and this was never asked"
+            )
+        return exact
+
+    def reports(self, cell: str) -> int:
+        """Return how many reports a cell has."""
+        return sum(stored.n for stored in self._within(cell))
+
+    def tally(self, cell: str) -> Tally:
+        """Return the tally of a cell."""
+        return total(self.sums[0][1].layout, self._within(cell))
+
+    def _within(self, cell: str) -> list[Stored]:
+        box = self.breakdown.box(cell)
+        return [stored for leaf, stored in self.sums if all(map(contains, box, leaf))]
+
+
+def _paid(app: App, payer: Payer, question: PaidQuestion, draw: Callable[[], Sequence[int]]) -> Answer:
     """Answer a question, or say what is left of the budget."""
     try:
-        return app.budgets.ask(_key(), question, draw)
+        return app.budgets.ask(payer, question, draw)
     except BudgetSpent:
-        total, own = (micro / MICRO for micro in app.budgets.left(_key(), question.month))
+        total, own = (micro / MICRO for micro in app.budgets.left(payer, question.month))
         # Not 429: programs would wait and try again, here for ever, and the audit log leaves it out.
         left = f"for {question.month} this key has {own:g} left, and all keys together {total:g}"
         raise Problem(403, "budget_spent", f"this costs {question.cost / MICRO:g} nats; {left}", left=min(total, own)) from None
 
 
-def _answer_fields(cells: Sequence[str], number: int, cost: int) -> dict[str, Any]:
+def _with_figure(figure: Figure, numbers: Sequence[int], cost: int, most: int) -> dict[str, Any]:
+    """Write a figure, and beside it the number of reports."""
+    n, noisy = numbers
+    reach = central_noise.reach(figures.halves(cost)[0], _LEVEL)
+    return figure.fields(noisy, n, cost, _LEVEL, most) | {"count": n, "count_interval": [n - reach, n + reach]}
+
+
+def _counted(cells: Sequence[str], number: int, cost: int) -> dict[str, Any]:
     if len(cells) > 1:
         return {"most": cells[number], "margin": central_noise.margin(len(cells), cost, _LEVEL)}
     reach = central_noise.reach(cost, _LEVEL)
     return {"count": number, "stderr": central_noise.stderr(cost), "interval": [number - reach, number + reach]}
+
+
+def _says(figure: str, fields: dict[str, Any]) -> str:
+    """Say the answer in words."""
+    level = f"({100 * _LEVEL:g}%)"
+    if "most" in fields:
+        cell, margin = in_words.group(fields["most"]), in_words.count(fields["margin"])
+        return f"{in_words.beginning(cell)} has most reports, or at most {margin} fewer than the first {level}."
+    low, high = (in_words.count(max(end, 0)) for end in fields["interval" if figure == figures.COUNT else "count_interval"])
+    reports = f"{in_words.count(fields['count'])} reports, {low} to {high} {level}."
+    if figure == figures.COUNT:
+        return reports
+    if figure == "value":
+        behind = f"at most {100 * fields['behind']:.0f} points behind the largest share {level}"
+        return f"{in_words.quoted(fields['value'])} is the most frequent answer, or {behind}. {reports}"
+    estimate, ends, unit = fields["estimate"], tuple(fields["interval"]), fields["unit"]
+    least, greatest = (in_words.number(end, ends, unit) for end in ends)
+    between = f"{least} to {greatest} {level}"
+    known = f"{in_words.number(estimate, ends, unit)}, {between}" if estimate is not None else between
+    return f"The {figure} is {known}. {reports}"
 
 
 def _guarantee(app: App, month: str, cost: int) -> str:
@@ -198,7 +329,3 @@ def _guarantee(app: App, month: str, cost: int) -> str:
         "Beyond the exact releases, whichever cell one report is in, or none: this answer is at most "
         f"e^{cost / MICRO:g} times as likely as otherwise, all answers about {month} together e^{together:g} times."
     )
-
-
-def _key() -> str:
-    return str(visit().actor).removeprefix("key:")

@@ -16,7 +16,6 @@ from deniable.client.metrics import Metrics, no_time
 from deniable.client.session import Session, forget, off
 from deniable.errors import ConfigurationError, without_locals
 from deniable.handle import MetricHandle
-from deniable.messages import notice
 from deniable.messages.log import log
 from deniable.messages.plural import plural
 from deniable.process.clock import now
@@ -109,7 +108,6 @@ class Client:
         source: Source | None = None,
     ) -> None:
         self.strict = strict
-        notice.begin()
         self._local = leads_here(dsn, os.environ.get("DENIABLE_DSN"))
         self.developed: bool = strict or sys.flags.dev_mode or self._local
         if self.developed:

@@ -36,7 +36,7 @@ def warn_once(
     reason: str,  # a code
     words: str,  # the reason in words
 ) -> None:
-    """Log a warning, unless the newest client has logged the same one of all its subjects, or a hundred others. It raises nothing."""
+    """Log a warning, unless the newest client has logged the same of all its subjects, or a hundred others. It raises nothing."""
     # The parts may come from a server. They are written as one line of printable ASCII.
     code = plain(reason, _LONGEST)
     names = [plain(name, _LONGEST) for name in ([subject] if isinstance(subject, str) else subject)]

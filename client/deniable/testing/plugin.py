@@ -52,8 +52,8 @@ def deniable_capture(request: pytest.FixtureRequest, _new_device: None) -> Itera
         pytest.fail(f"recorded what a device would not report:\n{faults}", pytrace=False)
     if faults:  # the test has failed, perhaps because the app catches our errors
         request.node.add_report_section("teardown", "deniable", faults)
-    if capture.unagreed and request.session.testsfailed > failed_before:  # perhaps because nothing was captured
-        request.node.add_report_section("teardown", "deniable", "\n".join(dict.fromkeys(capture.unagreed)))
+    if capture.without_consent and request.session.testsfailed > failed_before:  # perhaps because nothing was captured
+        request.node.add_report_section("teardown", "deniable", "\n".join(dict.fromkeys(capture.without_consent)))
 
 
 @pytest.fixture

@@ -155,7 +155,7 @@ class KeyStore:
         if app is None:
             return None
         there = KeyStore(self._store.other(app.decode("utf-8", "replace")))
-        return there.read(there._keys.get(id_))  # noqa: SLF001 - its own module
+        return there.read(there._keys.get(id_))
 
     def note(self, id_: str, day: date) -> None:
         """Record that a key was used on a day."""

@@ -40,8 +40,8 @@ class Explanation:
     epsilon
         Privacy loss of one report at most, in nats, as the registry declares it.
     epsilon_permanent
-        Privacy loss of all reports of one permanent response together at most, in nats, as declared. None if no response is kept; then each report
-        adds its own loss.
+        Privacy loss of all reports of one permanent response together at most, in nats, as declared. None if no response is kept;
+        then each report adds its own loss.
     answers_per_month
         Most permanent responses that are reported in a calendar month; 0 if none is kept.
     reserved_month, reserved_lifetime

@@ -18,7 +18,7 @@ from deniable.registry.keys import instead, listed, meant
 from deniable.registry.tables import GRACE, Analysts, Budget, Caps, Experiment, Publication, Retention, covered, duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from deniable.registry.answers.domain import Broken
 

@@ -99,7 +99,8 @@ same ones, in this order. [Query and export](../how-to/query.md) shows how to as
 """
 _TYPES_OF_COLUMNS = """
 [Read an estimate](../explanation/estimates.md) says what the two intervals are for. In a CSV a date is written `2026-11-28`, a
-time `2026-11-28T00:00:00Z`, and a boolean `true` or `false`. Numbers have a point.
+time `2026-11-28T00:00:00Z`, and a boolean `true` or `false`. Numbers have a point. The [files of pages](http/pages.md) give
+their columns the same names.
 """
 
 

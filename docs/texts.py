@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable.messages import reasons
+from deniable_aggregator.answer.model.rows import ASKED, COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +22,7 @@ def pages() -> Iterator[tuple[str, str]]:
     """Make each page from the code, as its name and its text."""
     yield "reference/variables.md", _variables()
     yield "reference/reasons.md", _reasons()
+    yield "reference/columns.md", _columns()
     yield "decisions/index.md", _decisions()
 
 
@@ -66,6 +68,48 @@ def _reasons() -> str:
 
 def _to_do(reason: reasons.Reason) -> str:
     return reason.remedy + (f"; while you develop: {reason.developing}" if reason.developing else "")
+
+
+_CONDITIONS = {
+    "time": '`by("time")`',
+    "value": "always, but for `values=False`",
+    "view": "`consistent()`",
+    "compare": "`compare(...)`, `compare_previous()`",
+    "include": "`trend()`",
+}
+
+
+_ABOUT_COLUMNS = """\
+# Columns of rows
+
+*For analysts.* A query answers with rows: in Python, as JSON, and in files (CSV, Parquet, Arrow). The columns are always the
+same ones, in this order. [Query and export](../how-to/query.md) shows how to ask.
+
+- **One row is one estimate**: of one metric, one value, and the segment and time that the query asks for.
+- **Beside each estimate** stand its interval (`low`, `high`, at the confidence `level`), its `unit`, and the number of reports
+  (`n`) that it rests on.
+- **A row without an estimate** says why in `reason`, and has nothing in the columns of numbers. In a CSV nothing is an empty
+  cell, in the other forms null.
+- **A share is a number**: 0.25 is 25%. It may be below 0 or above 1, because noise is taken off and nothing is cut.
+- **Each segment** that a query breaks down by has a column of its name before `value`, with the segment's value as text. If the
+  name is that of another column, it begins with `segment_`.
+
+| column | type | what it says | there with |
+|---|---|---|---|
+"""
+_TYPES_OF_COLUMNS = """
+[Read an estimate](../explanation/estimates.md) says what the two intervals are for. In a CSV a date is written `2026-11-28`, a
+time `2026-11-28T00:00:00Z`, and a boolean `true` or `false`. Numbers have a point. The [files of pages](http/pages.md) give
+their columns the same names.
+"""
+
+
+def _columns() -> str:
+    conditions = {column: _CONDITIONS[name] for name, columns in ASKED.items() for column in columns}
+    rows = (
+        f"| `{name}` | {type_} | {meaning} | {conditions.get(name, 'always')} |\n" for name, (type_, meaning) in COLUMNS.items()
+    )
+    return "".join([_ABOUT_COLUMNS, *rows, _TYPES_OF_COLUMNS])
 
 
 def _decisions() -> str:

@@ -38,10 +38,10 @@ class Explanation:
     summary
         What it does, in words.
     epsilon
-        Privacy loss of one report, in nats.
+        Privacy loss of one report at most, in nats, as the registry declares it.
     epsilon_permanent
-        Privacy loss of all reports of one permanent response together, in nats. None if no response is kept; then each report
-        adds its own loss.
+        Privacy loss of all reports of one permanent response together at most, in nats, as declared. None if no response is kept;
+        then each report adds its own loss.
     answers_per_month
         Most permanent responses that are reported in a calendar month; 0 if none is kept.
     reserved_month, reserved_lifetime
@@ -120,8 +120,8 @@ class Explanation:
             description=metric.description,
             mechanism=mechanism.name,
             summary=mechanism.summary,
-            epsilon=mechanism.epsilon,
-            epsilon_permanent=declared.permanent.epsilon_permanent if declared.permanent else None,
+            epsilon=float(metric.epsilon),
+            epsilon_permanent=float(metric.epsilon_permanent) if metric.epsilon_permanent else None,
             answers_per_month=allowance.answers,
             reserved_month=allowance.month / MICRO,
             reserved_lifetime=None if allowance.lifetime is None else allowance.lifetime / MICRO,

@@ -103,9 +103,9 @@ class Query:
         """Break rows down by ``"time"`` and by segments; and by value, unless only numbers of reports are wanted."""
         return self._with(dimensions=[*dimensions, *["value"] * (values and "value" not in dimensions)])
 
-    def between(self, first: str | date, last: str | date) -> Query:
-        """Ask about the periods that overlap the time between two days or months in UTC, both included, or two times."""
-        return self._with(date_range=[_time(each) for each in (first, last)])
+    def between(self, first: str | date, last: str | date | None = None) -> Query:
+        """Ask about the periods that overlap a day or a month in UTC, the time between two, both included, or two times."""
+        return self._with(date_range=[_time(each) for each in (first, first if last is None else last)])
 
     def last(self, days: int | str) -> Query:
         """Ask about the periods that overlap the last days, today included: 30, ``"30d"``, or for twelve weeks ``"12w"``."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal
+
+from deniable_query.table import html, lines, reasons_of
 
 Cell = str | int | float | bool | None
 Row = dict[str, Cell]
+
+_READ = {"date": date.fromisoformat, "time": datetime.fromisoformat}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,14 @@ class Answer:
         remarks = "".join(f"; {_rows(n)}: {reason}" for reason, n in reasons.items())
         return f"<Answer: {_rows(len(self.rows))} of {names}{about}{remarks}>"
 
+    def __str__(self) -> str:
+        """Write the rows as a table: each estimate with its interval and its number of reports."""
+        return "\n".join([*lines(self), *reasons_of(self)])
+
+    def _repr_html_(self) -> str:
+        """Show the same in a notebook."""
+        return html(self)
+
     def frame(self, library: Literal["pandas", "polars"] | None = None) -> Any:
         """Return the rows as a data frame, each column with its type.
 
@@ -72,8 +84,8 @@ class Answer:
         kinds = {"text": "string", "integer": "Int64", "number": "float64", "boolean": "boolean"}
         columns = {column["name"]: pd.Series(self._column(column), dtype=kinds.get(column["type"])) for column in self.columns}
         for column in self.columns:
-            if column["type"] == "time":
-                columns[column["name"]] = pd.to_datetime(columns[column["name"]], utc=True)
+            if column["type"] in _READ:
+                columns[column["name"]] = pd.to_datetime(columns[column["name"]], utc=column["type"] == "time")
         return pd.DataFrame(columns)
 
     def _polars(self) -> Any:
@@ -84,13 +96,14 @@ class Answer:
             "integer": pl.Int64(),
             "number": pl.Float64(),
             "boolean": pl.Boolean(),
+            "date": pl.Date(),
             "time": pl.Datetime("us", "UTC"),
         }
         return pl.DataFrame([pl.Series(each["name"], self._column(each), kinds[each["type"]]) for each in self.columns])
 
     def _column(self, of: dict[str, str]) -> list[Any]:
-        values = [row[of["name"]] for row in self.rows]
-        return [datetime.fromisoformat(str(each)) if each else None for each in values] if of["type"] == "time" else values
+        values, read = [row[of["name"]] for row in self.rows], _READ.get(of["type"])
+        return [read(str(each)) if each else None for each in values] if read else values
 
 
 def _rows(number: int) -> str:

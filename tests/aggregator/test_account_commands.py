@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -89,9 +90,10 @@ def test_columns(run):
 def test_a_delta_that_takes_nothing_off(run):
     """Few reports: the plain sum is all there is to say."""
     _, out, _ = run("--epsilon", 2, "--reports", 3)
-    assert "A delta of 1e-06 takes nothing off that" in out
+    assert "A delta of 1e-06 takes nothing off: quote the first figure alone." in out
     _, out, _ = run("--epsilon", 1, "--reports", 45)
-    assert "It takes off little" in out
+    assert re.search(r"A delta of 1e-06 takes off little \([\d.]+ in all\): quote the first figure alone", out)
+    assert "Beside it" not in out
 
 
 def test_kept_responses_instead(run):
@@ -139,16 +141,32 @@ def test_a_registry(run, small):
     """Each metric with what it tells, the budget it fits into, and a status to match."""
     status, out, _ = run("--registry", small, "--days", 365)
     assert status == 0
-    assert "365 days, each metric reported as often as it may be" in out
+    assert "What a device gives away in 365 days, if it reports each metric as often as it may:" in out
     lines = [line.split() for line in out.splitlines()]
     assert ["theme", "l_grr", "365", "2", "kept", "responses", "at", "2", "4", "4", "4"] in lines
     assert ["cart", "binary", "13", "13", "reports", "at", "0.5", "6.5", "0.5", "30"] in lines
     assert "Budget: 32 in a calendar month, and 4.5 are reserved for these metrics." in out
     assert "Budget: 1,920 ever, and 34 are reserved for these metrics." in out
     assert "It takes nothing back" in out
-    assert "Readers of theme: the local epsilon, since its reports are copies of a permanent response" in out
+    assert "sums of theme learn up to the local epsilon, since its reports are copies of a permanent response" in out
     assert out.split("  cart ")[1].split()[:3] == ["0.5", "1,000", "0.062687"]
     assert "Next: declare epsilon_permanent for metrics that are asked often and change rarely (cart)" in out
+
+
+def test_no_advice_goes_in_a_circle(run, tmp_path):
+    """A set keeps no answers, so it is to be asked less often; readers of several metrics are one line."""
+    path = tmp_path / "metrics.toml"
+    options = metric_toml("options", type="set", values=["a", "b", "c"], epsilon=0.5, period="month")
+    path.write_text(
+        registry_toml(options, metric_toml("cart", epsilon=0.5, period="month"), publication={"trial": True}), "utf-8"
+    )
+    _, out, _ = run(path, "--days", 90)
+    assert "change rarely (cart), or ask less often." in out
+    assert "Next: ask options less often; no answer is kept of it, as of no set" in out
+    assert "Readers of the published sums of options, cart learn up to the local epsilon, since a trial" in out
+    _, out, _ = run(path, "--metric", "options")
+    assert "1 report at 0.5" in out
+    assert "1 reports" not in out
 
 
 def test_the_registry_here(run, small, monkeypatch):
@@ -156,7 +174,7 @@ def test_the_registry_here(run, small, monkeypatch):
     monkeypatch.chdir(small.parent)
     status, out, _ = run("--metric", "theme")
     assert status == 0
-    assert "A calendar month, each metric reported as often as it may be" in out
+    assert "What a device gives away in a calendar month, if it reports each metric as often as it may:" in out
     assert "cart" not in out
     assert "Next: quote these figures" in out
 
@@ -195,7 +213,7 @@ def test_the_example_fits_its_own_budget(run):
 def test_reports_of_a_registry(run, small):
     """A number of reports in place of days."""
     _, out, _ = run("--registry", small, "--reports", 1)
-    assert "Each metric asked the times stated" in out
+    assert "What a device gives away if each metric is reported the times stated:" in out
     assert row(out, "plain sum") == ["1.5"]
 
 

@@ -168,13 +168,17 @@ def test_status_tells(store, store_url, capsys, monkeypatch):
     assert main(options) == 0
     append(store, 1)
     assert main(options) == 1
+    assert "\nshop: 1 batch waits, and no worker runs to count what comes: start" in capsys.readouterr().out
     health.beat(store.partitions[0], "w")
     capsys.readouterr()
     assert main([*options, "--json"]) == 0
     shop, blog = map(json.loads, capsys.readouterr().out.splitlines())
     assert (shop["app"], shop["backlog"], shop["workers"], blog["backlog"]) == ("shop", 1, 1, 0)
     assert main(options) == 0
-    header, first, _ = capsys.readouterr().out.splitlines()
+    header, first, _, empty, *verdicts, _, _ = capsys.readouterr().out.splitlines()
+    assert empty == ""
+    idle = "nothing waits, and no worker runs to count what comes: start `deniable worker`, or `deniable serve`"
+    assert verdicts == ["shop: 1 batch waits for a worker that runs", f"blog: {idle}"]
     assert header.split()[:3] == ["app", "workers", "backlog"]
     assert first.split()[:3] == ["shop", "1", "1"]
 

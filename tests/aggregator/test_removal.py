@@ -388,6 +388,7 @@ def test_an_app_goes_with_all_that_it_has(shop, tmp_path, capsys):
     shop.append(shop.batch(shop.stratum("ui.theme")))
     shop.append(shop.batch(Stratum("unknown", 1, "0" * 16, TODAY, "")))
     shop.store.table(schema.KEYS).put({"x": "y"})
+    shop.store.shared_table(schema.KEYS_APPS).put({"x": "shop", "z": "other"})
     shop.redis.hset(schema.REFUSED.of("shop", str(datetime.now(UTC).date())), "|0|unknown_metric", 3)
     other = Store(shop.redis, "other")
     other.partitions[0].join()
@@ -404,6 +405,7 @@ def test_an_app_goes_with_all_that_it_has(shop, tmp_path, capsys):
     assert {"audit", "erased", "spent"} <= kinds(shop) - {"seen"} <= STAYS
     assert all(shop.redis.ttl(key) > 0 for key in shop.redis.scan_iter("{shop}:seen:*"))
     assert shop.naming("ui.theme", "ui.size", "unknown") == ["audit"]
+    assert shop.store.shared_table(schema.KEYS_APPS).all() == {b"z": b"other"}
     assert {key: dumped for key, dumped in shop.all().items() if key.startswith("{other}")} == neighbours
     last = AuditLog(Store(shop.redis, "shop")).last()
     assert (last.event, last.details["metrics"]) == ("app.erased", 1)

@@ -33,7 +33,7 @@ def test_figures(registry):
         "Which theme people use",
         mechanism.name,
     )
-    assert (explanation.says, explanation.epsilon) == (mechanism.says, mechanism.epsilon)
+    assert (explanation.says, explanation.epsilon) == (mechanism.says, 1.0)
     assert (explanation.report_bytes, explanation.summary, explanation.report) == (
         mechanism.layout.payload_size,
         mechanism.summary,
@@ -81,7 +81,7 @@ def test_no_answer_no_example(registry):
 def test_words_on_time():
     """A metric that keeps its answers tells what all reports of one answer give away; another that it adds up."""
     explanation = Explanation.of(parse(KEPT), "ui.theme", Budget())
-    assert explanation.epsilon_permanent == pytest.approx(2)
+    assert explanation.epsilon_permanent == 2
     assert (explanation.answers_per_month, explanation.reserved_month, explanation.reserved_lifetime) == (
         2,
         4,

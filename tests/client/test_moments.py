@@ -115,7 +115,7 @@ def test_a_block_at_the_end_of_a_process(device, server, metric):
     assert not second.record(metric, 0.1)  # the period has its report
     assert eventually(lambda: second.flush(60))
     assert wire.seen[0] >= begun + HIGH
-    assert [report.stratum.metric for report in server.reports] == [metric]
+    assert [report.metric for report in server.reports] == [metric]
     assert second.stats()["waiting"] == 0
 
 
@@ -190,7 +190,7 @@ def test_the_period_is_that_of_the_beginning(device, server):
             now[0] += moved
         assert eventually(lambda wire=wire: wire.seen)
         assert eventually(lambda wire=wire: wire.clients[0].stats()["sent"])
-        assert server.reports[-1].stratum.period == period
+        assert server.reports[-1].period == period
 
 
 @pytest.mark.parametrize("metric", ["took", "kept"])
@@ -238,7 +238,7 @@ def test_a_delayed_report_waits(device, server):
     begun = monotonic()
     assert client.flush(300)  # all that may travel has arrived
     assert monotonic() - begun < 60
-    assert [report.stratum.metric for report in server.reports] == ["plain"]
+    assert [report.metric for report in server.reports] == ["plain"]
     assert client.stats()["waiting"] == 1
     assert str(client.close(60)) == (
         "nothing to send: 1 report may not travel yet (quiet); "
@@ -263,11 +263,11 @@ def test_a_test_makes_it_due(device, server):
     with client.timed("many"):
         make_due()
         assert client.flush(60)
-        assert [report.stratum.metric for report in server.reports] == ["quiet"] * 6
+        assert [report.metric for report in server.reports] == ["quiet"] * 6
         assert len(server.batches) == 1
     make_due()
     assert client.flush(60)
-    assert server.reports[-1].stratum.metric == "many"
+    assert server.reports[-1].metric == "many"
     assert [entry.metric for entry in client.journal()] == ["many", *["quiet"] * 6]
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from deniable.client import Client
+from deniable.messages import notice
 from deniable.messages.notice import warn_once
+from deniable.registry import Registry
 
 
 def test_once_for_each_subject_and_reason(caplog):
@@ -31,6 +34,13 @@ def test_a_line_of_plain_text(caplog, place, text):
     assert record.message.isascii()
     assert record.message.isprintable()
     assert len(record.message) < 1000
+
+
+def test_each_client_says_its_own(caplog):
+    """A second client of the process has the first one's fault, and says so again, for as long as it is no loop."""
+    for number in range(1, 40):
+        Client(registry=Registry("shop", {}), consent=True, state=None, segments={"colour": "red"})
+        assert sum("segment colour: unknown_segment" in line for line in caplog.messages) == min(number, notice._MOST_CLIENTS)
 
 
 def test_an_end(caplog):

@@ -347,6 +347,8 @@ FAULTS = [
     (HEAD + metric(LONG), LONG, "write an id as lower-case words joined by dots or dashes, with at most 80 characters", LONG),
     (f"{HEAD}[metrics]\nm = 1\n", "m", "write a metric as a table, with its own lines", 1),
     (HEAD + metric(epsilom="1"), "m", "epsilom is no key of a metric: write epsilon", "epsilom"),
+    (HEAD + metric(eps="1"), "m", "eps is no key of a metric: write epsilon", "eps"),
+    (HEAD + metric(min="1"), "m", "min is no key of a metric: write range, which has the least and the greatest number", "min"),
     (HEAD + metric(id='"x"'), "m", "id is no key of a metric: write one of type, values, epsilon", "id"),
     (HEAD + metric(_positions="1"), "m", "_positions is no key of a metric: write one of type, values, epsilon", "_positions"),
     # its domain

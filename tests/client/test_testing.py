@@ -34,6 +34,11 @@ def capture():
         yield opened
 
 
+def pairs(capture):
+    """Return metric and value of all answers."""
+    return [(each.metric, each.value) for each in capture.answers]
+
+
 @pytest.fixture
 def registry_file(tmp_path, registry_text):
     """Write the registry of the tests."""
@@ -58,10 +63,10 @@ def test_an_app_that_never_calls_init(capture):
     assert deniable.record("ui.theme", None)
     assert capture.values("ui.theme") == ["dark", None]
     assert capture.values("nothing") == []
-    assert capture.all == [("ui.theme", "dark"), ("size", 7), ("ui.theme", None)]
-    assert isinstance(capture.all[0], Captured)
+    assert pairs(capture) == [("ui.theme", "dark"), ("size", 7), ("ui.theme", None)]
+    assert isinstance(capture.answers[0], Captured)
     capture.clear()
-    assert capture.all == []
+    assert capture.answers == []
 
 
 def test_an_app_that_calls_init_in_the_test(capture, registry_file, state_directory, monkeypatch):
@@ -82,7 +87,8 @@ def test_an_app_that_calls_init_in_the_test(capture, registry_file, state_direct
     assert deniable.stats()["recorded"] == 0
     deniable.set_consent(True)
     assert deniable.record("ui.theme", "light")
-    assert capture.all == [("ui.theme", "dark"), ("ui.dark", True), ("ui.theme", "light")]
+    assert [each.segments for each in capture.answers] == [{"platform": "linux"}, {}, {"platform": "linux"}]
+    assert pairs(capture) == [("ui.theme", "dark"), ("ui.dark", True), ("ui.theme", "light")]
     assert threading.active_count() == before
     assert not state_directory.exists()
     assert os.environ["DENIABLE_DSN"]
@@ -150,7 +156,7 @@ def test_what_is_not_declared_fails(registry, metric, value, message):
         for record in (lambda: deniable.record(metric, value), lambda: deniable.metric(metric).record(value)):
             with pytest.raises(ParameterError, match=message):
                 record()
-        assert capture.all == []
+        assert capture.answers == []
         assert len(capture.faults) == 2
         assert all(fault.startswith(f"{__file__}:") and message in fault for fault in capture.faults)
         capture.clear()
@@ -213,7 +219,7 @@ def test_lenient(registry):
         assert deniable.record("ui.thme", "dark")
         client = Client(registry="/nowhere/metrics.toml", consent=True)
         assert client.record("ui.theme", 3)
-        assert capture.all == [("ui.thme", "dark"), ("ui.theme", 3)]
+        assert pairs(capture) == [("ui.thme", "dark"), ("ui.theme", 3)]
         assert capture.faults == []
 
 
@@ -228,7 +234,7 @@ def test_a_registry_with_faults_fails(registry):
         assert len(capture.faults) == 1
         with pytest.raises(TypeError):
             deniable.init(registry=registry, consent=True, segment=SEGMENTS)
-    assert capture.all == []
+    assert capture.answers == []
 
 
 def test_consent(registry, monkeypatch, caplog):
@@ -239,9 +245,9 @@ def test_consent(registry, monkeypatch, caplog):
         assert caplog.messages == []
         assert repr(client).startswith("<deniable.Client off: the answers are captured by a test, ")
         assert client.record("ui.theme", "dark") is False
-        capture.consent = False
+        capture.needs_consent = False
         assert client.record("ui.theme", "dark")
-        capture.consent = True
+        capture.needs_consent = True
         agreed[0] = True
         monkeypatch.setenv("DO_NOT_TRACK", "1")
         assert client.record("ui.theme", "dark") is False
@@ -353,7 +359,7 @@ def test_numbers_and_sets_are_received(tmp_path, capsys):
             assert sorted(entry.metric for entry in client.journal()) == sorted(GIVEN)
             stats = client.stats()
             assert (stats["sent"], stats["dropped"], stats["refusals"]) == (5, {"this_period": 1}, {})
-        assert {report.stratum.metric: len(report.payload) for report in server.reports} == dict.fromkeys(GIVEN, 1)
+        assert {report.metric: len(report.payload) for report in server.reports} == dict.fromkeys(GIVEN, 1)
     assert cli.main(["sent", str(state / "shop")]) == 0
     listed = capsys.readouterr().out
     assert all(metric in listed for metric in GIVEN)
@@ -388,7 +394,7 @@ def test_people_are_captured(tmp_path):
             assert people.flush()
             with pytest.raises(ParameterError, match=r"did you mean 'mood'"):
                 people.person(1).record("modo", "good")
-        capture.consent = False
+        capture.needs_consent = False
         assert before.person(2).record("mood", "fair")
     assert capture.values("mood") == ["good", "good", "fair"]
     assert len(capture.faults) == 2
@@ -451,9 +457,9 @@ def test_a_clock_stands_until_it_is_moved():
             assert client.record("seen", value=True)
             assert client.flush(60)
             for mistake in (datetime(2027, 3, 1), "2027-03-01", 1.8e9):  # noqa: DTZ001 - that is one mistake
-                with pytest.raises(ParameterError, match="a time has a time zone"):
+                with pytest.raises(ParameterError, match="write a datetime with a time zone"):
                     clock.set(mistake)
-        assert sorted(report.stratum.period for report in server.reports) == ["2027-01", "2027-02"]
+        assert sorted(report.period for report in server.reports) == ["2027-01", "2027-02"]
         client.close(60)
     assert abs(now() - time.time()) < 60
 
@@ -499,8 +505,8 @@ def test_reports_arrive(stub, client_to, registry):
     assert stub.wait(100)
     assert client.flush(60)
     assert client.stats()["sent"] == 100
-    assert {report.stratum.metric for report in stub.reports} == {"ui.theme", "ui.dark"}
-    assert {report.stratum.segment for report in stub.reports} == {"platform=linux", ""}
+    assert {report.metric for report in stub.reports} == {"ui.theme", "ui.dark"}
+    assert {report.metric: report.segments for report in stub.reports} == {"ui.theme": {"platform": "linux"}, "ui.dark": {}}
     assert sum(len(received.reports) for received in stub.batches) == 100
     assert stub.attempts == [Attempt(received.key, 202, "") for received in stub.batches]
 
@@ -530,6 +536,15 @@ def test_a_wait_says_what_came(stub, client_to, registry, monkeypatch):
     assert (bool(waited), waited.in_time, waited.reports) == (False, False, 0)
     assert "1 request refused, 401 planned: " in waited.says
     assert "1 answer dropped as unknown_metric: the registry does not declare the metric; correct the name" in waited.says
+
+
+def test_a_wait_says_which_metric_is_off(stub, client_to, monkeypatch):
+    """A test that waits in vain has the metric's name, and the line to change."""
+    monkeypatch.setattr(deniable, "_client", client_to(stub, segments={"platform": "beos"}, strict=False))
+    deniable.record("ui.theme", "dark")
+    says = stub.wait(1, timeout=0).says
+    assert "1 answer dropped as off" in says
+    assert "; ui.theme: the segment platform is 'beos', which is not declared: pass segments={" in says
 
 
 def test_a_wait_that_is_over(stub, client_to):

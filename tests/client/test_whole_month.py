@@ -53,7 +53,7 @@ def test_a_month_is_recorded_at_the_first_start_of_the_next(app):
             notes["photos"] += 1
             code["save"](notes)
         code["save"](notes | {"open": False})
-    assert capture.all == []
+    assert capture.answers == []
     today[0] = datetime(2027, 9, 4, tzinfo=UTC)
     code["save"](code["start"]() | {"open": False})
     code["save"](code["start"]() | {"open": False})

@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -26,8 +27,9 @@ from deniable.registry import period
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.model.metric import Listed
 from deniable_query import Answer, Metric, Query, QueryError
-from deniable_query.commands.query import _about_differences, _digits, _figure
+from deniable_query.commands.query import _about_differences
 from deniable_query.commands.query import query as command_query
+from deniable_query.table import _digits, _figure
 
 from .conftest import READ
 from .test_rows import NOW, RANGE, ask, day, filled, send, shop  # noqa: F401 - fixtures
@@ -136,9 +138,10 @@ def test_a_frame_has_the_types_of_its_columns(url):
     rows, frame, polars = query.rows(), query.frame(), query.frame("polars")
     assert isinstance(frame, pd.DataFrame)
     assert {name: str(dtype) for name, dtype in frame.dtypes.items()} | {"time": ""} == {
-        **dict.fromkeys(("metric", "period", "from", "to", "value", "state", "reason", "mechanism"), "string"),
+        **dict.fromkeys(("metric", "period", "value", "unit", "state", "reason", "mechanism"), "string"),
         **dict.fromkeys(("version", "n"), "Int64"),
-        **dict.fromkeys(("estimate", "stderr", "low", "high", "low_all", "high_all", "epsilon"), "float64"),
+        **dict.fromkeys(("from", "to"), "datetime64[s]"),
+        **dict.fromkeys(("estimate", "stderr", "low", "high", "level", "low_all", "high_all", "epsilon"), "float64"),
         **dict.fromkeys(("count", "count_low", "count_high"), "float64"),
         **dict.fromkeys(("detected", "closed"), "boolean"),
         "time": "",
@@ -148,7 +151,9 @@ def test_a_frame_has_the_types_of_its_columns(url):
     assert [page[name].tolist() for name in ("n", "estimate", "detected")] == [
         [row[name] for row in rows] for name in ("n", "estimate", "detected")
     ]
-    assert polars.schema["time"] == pl.Datetime("us", "UTC")
+    assert [None if pd.isna(day) else str(day.date()) for day in frame["to"]] == [row["to"] for row in rows]
+    assert {(row["value"], row["unit"], row["level"]) for row in rows} >= {("dark", "share", 0.95), ("mean", "ms", 0.95)}
+    assert (polars.schema["time"], polars.schema["from"]) == (pl.Datetime("us", "UTC"), pl.Date())
     assert polars["estimate"].to_list() == [row["estimate"] for row in rows]
     assert polars["closed"].to_list() == [row["closed"] for row in rows]
 
@@ -391,7 +396,7 @@ def test_the_command_prints_the_sentences_and_a_table(url, command):
     query = Query(url, READ).metric("theme")
     status, out, err = command(url, "theme", "--by", "platform", "--last", "12w")
     assert (status, err) == (0, "")
-    sentences = ["Of all values of platform together:", *query.last(84).says()["theme"]]
+    sentences = ["All reports together, of every platform:", *query.last(84).says()["theme"]]
     rows = query.by("platform").last(84).rows()
     row, days = rows[0], [(each["from"] or "", each["to"]) for each in rows if each["to"]]
     first, last = min(days)[0], min(max(to for _, to in days), str(datetime.now(UTC).date()))
@@ -404,6 +409,49 @@ def test_the_command_prints_the_sentences_and_a_table(url, command):
         _, table, _ = command(url, "theme", "--csv")
     assert list(csv.DictReader(table.splitlines())) == list(csv.DictReader(query.csv().splitlines()))
     assert json.loads(command(url, "theme", "--by", "time", "--json")[1]) == query.by("time").rows()
+
+
+def test_the_command_alone_lists_the_metrics(url, command):
+    """Whoever does not know their names begins there."""
+    status, out, err = command(url)
+    assert (status, err) == (0, "")
+    head, first = out.splitlines()[:2]
+    assert head.split() == ["METRIC", "TYPE", "PERIOD", "REPORTS", "PUBLISHED", "QUESTION"]
+    assert re.fullmatch(r"theme +categorical +day +[\d,]+ +20\S+ +Which theme", first)
+    assert out.endswith("\nOne of them: deniable query theme\n")
+    assert json.loads(command(url, "--json")[1]) == Query(url, READ).metrics()
+    for words in (("--by", "time"), ("--csv",)):
+        status, out, err = command(url, *words)
+        assert (status, out, "name" in err) == (2, "", True)
+
+
+def test_the_command_takes_one_month_or_day(url, command):
+    """A range of one is written as one, also in Python."""
+    rows = json.loads(command(url, "theme", "--range", day(6), "--json")[1])
+    assert rows == Query(url, READ).metric("theme").between(day(6)).rows()
+    assert {row["to"] for row in rows} == {day(6)}
+    status, _, err = command(url, "theme", "--compare", "previous")
+    assert (status, err) == (
+        2,
+        "deniable query: --compare previous is with the time before a range: add --last, such as --last 30d, or --range\n",
+    )
+
+
+def test_an_answer_is_a_table_for_people(url):
+    """As text what the command prints, and in a notebook the same cells; each estimate has its interval and its reports."""
+    answer = Query(url, READ).metric("theme", "wait").answer()
+    head, first, *_ = str(answer).splitlines()
+    assert head.split() == ["METRIC", "VALUE", "ESTIMATE", "LOW", "HIGH", "REPORTS"]
+    row = answer.rows[0]
+    shares = [f"{100 * row[name]:.2f}%" for name in ("estimate", "low", "high")]
+    assert first.split() == ["theme", row["value"], *shares, f"{row['n']:,}"]
+    assert re.search(r"^wait +p50 +[\d.]+ ms ", str(answer), re.MULTILINE)
+    assert f"<td>{shares[0]}</td>" in answer._repr_html_()
+    alone = Query(url, READ).metric("theme").trend().answer()
+    assert str(alone).splitlines()[0].split() == ["VALUE", "ESTIMATE", "LOW", "HIGH", "TREND", "LOW", "HIGH", "REPORTS"]
+    forged = replace(answer, rows=[row | {"value": "<script>", "reason": "<b>", "estimate": None}])
+    assert "<script>" not in forged._repr_html_()
+    assert "<b>" not in forged._repr_html_()
 
 
 def test_the_command_takes_a_range_a_segment_a_value_and_a_comparison(url, command):
@@ -430,10 +478,13 @@ def test_the_command_takes_a_range_a_segment_a_value_and_a_comparison(url, comma
     ("words", "answer"),
     [
         (("--last", "90x"), "--last takes some days or weeks, such as 90d or 12w; this is '90x'"),
-        (("--range", "october"), "--range takes two days or months, such as 2026-10-01..2026-11-20; this is 'october'"),
+        (
+            ("--range", "october"),
+            "'october' is no day, no month and no time; --range takes a day or month, such as 2026-10, or two",
+        ),
         (
             ("--range", "2026-11-02..2026-11-01"),
-            "2026-11-02 is after 2026-11-01: write the earlier one first; --range takes two days or months",
+            "2026-11-02 is after 2026-11-01: write the earlier one first; --range takes a day or month",
         ),
         (("--where", "linux"), "--where takes a segment with one of its values, such as platform=linux; this is 'linux'"),
         (("--compare", "linux"), "--compare takes previous, or a segment with its base, such as platform=linux; this is 'linux'"),

@@ -7,6 +7,7 @@ import os
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 
 import pytest
@@ -260,9 +261,29 @@ def test_keys_of_the_environment_go_on_working(make, served, settings):
     assert upload(served, settings.ingest_keys.partition(":")[2]).status_code == 202
 
 
-def test_a_key_of_another_app_opens_nothing(command, served):
-    """A key that was made for an app that this server does not have is refused."""
-    text = command("create", "--role", "read", app="blog")[1].strip()
+@pytest.mark.parametrize("role", ["ingest", "read", "admin"])
+def test_a_key_of_an_app_that_is_not_served_yet_is_told_from_an_unknown_one(command, served, real_redis, role):
+    """Devices of an app that a running server has not read keep their reports: 503 with the app's name, and not 401."""
+    _, text, output = command("create", "--role", role, "--undeclared", app="blog")
+    text, id_ = text.strip(), re.search(r"id ([0-9a-f]{16})", output)[1]
+    ask = partial(upload, served, text) if role == "ingest" else partial(served.get, "/api/v1/metrics", text)
+    other = partial(served.get, "/api/v1/metrics", text) if role == "ingest" else partial(upload, served, text)
+    answer = ask()
+    assert (answer.status_code, answer.get_json()["code"], answer.headers["Retry-After"]) == (503, "app_not_served", "60")
+    assert "does not serve blog yet" in answer.get_json()["detail"]
+    assert other().status_code == 401  # a key for something else says nothing
+    assert real_redis.hgetall("{deniable}:keys:apps") == {id_.encode(): b"blog"}
+    assert command("revoke", id_, "--yes", app="blog")[0] == 0
+    assert ask().status_code == 401
+    assert real_redis.hgetall("{deniable}:keys:apps") == {}
+
+
+def test_a_wrong_app_of_a_key_opens_nothing(command, served, real_redis):
+    """The table of all apps opens nothing by itself: an id without its key there is an unknown key."""
+    text = command("create", "--role", "read", "--undeclared", app="blog")[1].strip()
+    real_redis.delete("{blog}:keys")
+    assert served.get("/api/v1/metrics", text).status_code == 401
+    real_redis.hset("{deniable}:keys:apps", mapping=dict.fromkeys(real_redis.hkeys("{deniable}:keys:apps"), b"\xff{"))
     assert served.get("/api/v1/metrics", text).status_code == 401
 
 

@@ -134,7 +134,8 @@ def test_other_metrics_have_no_ranges_and_a_value_with_dots_stays_one(shop):
     assert [row["value"] for row in rows(shop, metrics=["theme"], filters=within("1..2"))] == ["1..2"]
     both = rows(shop, metrics=["theme", "wait"], filters=within("1..2"))
     assert [(row["metric"], row["value"]) for row in both] == [("theme", "1..2"), ("wait", "1..2")]
-    for metric, words in (("size", "has no value '1..2'"), ("theme", "has no value '3..4'")):
+    size = "has no value '1..2': its values are mean; quantiles and ranges need estimate = \"distribution\" in the registry"
+    for metric, words in (("size", size), ("theme", "has no value '3..4'")):
         word = "1..2" if metric == "size" else "3..4"
         answer = shop.http.post(
             "/api/v1/query",

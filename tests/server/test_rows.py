@@ -386,6 +386,11 @@ def test_what_cannot_be_answered_has_a_code(shop, serve, code, changes):
         ),
         ({"date_range": ["2026-11-03", "2026-10-01"]}, "2026-11-03 is after 2026-10-01: write the earlier one first"),
         ({"dimensions": ["platfrom"]}, "theme has no dimension 'platfrom': its dimensions are time, value, platform, and"),
+        ({"dimensions": ["week"]}, "'time' has a row for each day, the metric's period"),
+        (
+            {"metrics": ["wait"], "dimensions": ["platform"]},
+            "wait has no segment 'platform': it has no segments, and reports carry no other",
+        ),
         ({"dimensions": ["platfrom"]}, "; did you mean 'platform'?"),
         ({"filters": [["is", "platform", ["linus"]]]}, "segment platform has no value 'linus': write one of linux, macos, beos"),
         ({"filters": [["is", "platform", ["linus"]]]}, "; did you mean 'linux'?"),
@@ -619,6 +624,7 @@ def test_every_format_has_the_same_rows(filled):
         results = table.to_pylist()
         for row in results:
             row["time"] = f"{row['time']:%Y-%m-%dT%H:%M:%SZ}"
+            row |= {name: row[name].isoformat() if row[name] else None for name in ("from", "to")}
         assert results == full
         frame = {"parquet": pl.read_parquet, "arrow": pl.read_ipc}[name](io.BytesIO(answer.get_data()))
         assert frame["estimate"].to_list() == [row["estimate"] for row in full]

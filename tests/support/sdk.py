@@ -56,6 +56,7 @@ def quiet_environment(monkeypatch, state_directory):
 def nothing_told(monkeypatch):
     """Let every test be told what another one was told."""
     monkeypatch.setattr("deniable.messages.notice._warned", set())
+    monkeypatch.setattr("deniable.messages.notice._clients", 0)
     monkeypatch.setattr("deniable._early", 0)
 
 

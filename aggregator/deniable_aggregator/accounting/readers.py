@@ -123,8 +123,9 @@ class Readers:
             total, half = number(self.total), number(self.half)
             yield f"All these reports of {whose}: central epsilon {total}, or {half} if half are honest."
             yield CONDITION
-        for name, why in self.refused:
-            yield f"Readers of {name}: the local epsilon, since {why}."
+        for reason in dict.fromkeys(why for _, why in self.refused):
+            names = ", ".join(name for name, why in self.refused if why == reason)
+            yield f"Readers of the published sums of {names} learn up to the local epsilon, since {reason}."
 
     def to_dict(self) -> dict[str, Any]:
         """Write it as plain values, for JSON."""

@@ -7,6 +7,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
+from deniable.messages.plural import plural
 from deniable_aggregator import checks
 from deniable_aggregator.accounting import sums
 from deniable_aggregator.accounting.account import METHODS, account
@@ -66,17 +67,17 @@ class Statement:
 
     def _uses(self, plan: Plan) -> Iterator[str]:
         yield (
-            "Each metric asked the times stated"
+            "What a device gives away if each metric is reported the times stated:"
             if plan.reports is not None
-            else f"{f'{plan.days:,} days' if plan.days else 'A calendar month'}, each metric reported as often as it may be"
+            else f"What a device gives away in {f'{plan.days:,} days' if plan.days else 'a calendar month'}, if it reports each "
+            "metric as often as it may:"
         )
         yield ""
-        rows = [("metric", "mechanism", "asked", "what is told", "plain sum", "reserved in a month", "reserved ever")]
+        rows = [("metric", "mechanism", "reports", "what adds up", "plain sum", "reserved a month", "reserved ever")]
         for use in plan.uses:
             spend = use.spend
-            what = (
-                f"{spend.count:,} {'kept responses' if use.permanent and use.occasions > 1 else 'reports'} at {spend.epsilon:.6g}"
-            )
+            noun = "kept response" if use.permanent and use.occasions > 1 else "report"
+            what = f"{plural(spend.count, noun)} at {spend.epsilon:.6g}"
             reserved = (number(use.reserved_month), number(use.reserved_lifetime) if isfinite(use.reserved_lifetime) else "-")
             columns = (f"{use.occasions:,}", what, number(spend.count * spend.epsilon))
             rows.append((use.metric.id, use.mechanism.name, *columns, *reserved))
@@ -106,17 +107,19 @@ class Statement:
             best = self.capped(own.epsilon)
             if best < pure:
                 source = METHODS[own.quoted]
-                worth = "" if own.worth_a_delta else " It takes off little: the first figure alone will do."
-                yield f"Beside it: epsilon {number(best)} with delta {own.delta:g}: {source.name} ({source.source}).{worth}"
+                if own.worth_a_delta:
+                    yield f"Beside it: epsilon {number(best)} with delta {own.delta:g}: {source.name} ({source.source})."
+                else:
+                    yield f"A delta of {own.delta:g} takes off little ({number(best)} in all): quote the first figure alone."
             else:
-                yield f"A delta of {own.delta:g} takes nothing off that: say the plain sum, which promises more."
+                yield f"A delta of {own.delta:g} takes nothing off: quote the first figure alone."
         for joint in self.theirs:
             total, best = self.capped(joint.basic, self.devices), self.capped(joint.epsilon, self.devices)
             of_it = f" With delta {joint.delta:g}: {number(best)}." if best < total else ""
             yield f"All {self.devices} devices of a person or a household: epsilon {number(total)}.{of_it}"
 
     def _conditions(self, keys: Sequence[str]) -> Iterator[str]:
-        yield "Holds between any two histories of answers, for an observer of all reports, if each has noise of its own."
+        yield "This holds between any two histories of answers, for somebody who sees all reports, if each has noise of its own."
         if self.permanent:
             yield (
                 "Kept responses: the figures compare people whose answers change, and return to an earlier one, at the same "

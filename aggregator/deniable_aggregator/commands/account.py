@@ -32,28 +32,34 @@ _MONTH = 31  # days of a plot that is for no stated time
 def account(parser: argparse.ArgumentParser) -> Callable[[Namespace], int]:
     """``deniable account [FILE] [--metric ID...] [--days D]``, or with ``--epsilon E``, or with ``--gaussian S``."""
     # Exit status: 0 done, 1 if the budget does not allow all of it, 2 for wrong usage or a registry that cannot be read.
-    parser.add_argument("file", nargs="?", metavar="FILE", help="a registry, as with --registry")
-    parser.add_argument("--registry", metavar="FILE", help="default: metrics.toml, unless there is --epsilon")
-    parser.add_argument("--metric", nargs="+", default=[], metavar="ID", help="of the registry (default: all)")
-    parser.add_argument("--days", type=int, metavar="D", help="days with one report a period (default: a calendar month)")
-    parser.add_argument("--answers", type=int, metavar="N", help="different answers to a question with kept responses, at most")
-    parser.add_argument(
-        "--epsilon", nargs="+", default=[], metavar="E", help="of a report, in nats: numbers instead of a registry"
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a registry (default: metrics.toml, unless there is --epsilon)")
+    of_file = parser.add_argument_group("reports of a registry")
+    of_file.add_argument("--registry", metavar="FILE", help="the same as FILE")
+    of_file.add_argument("--metric", nargs="+", default=[], metavar="ID", help="of these metrics alone (default: all)")
+    of_file.add_argument("--days", type=int, metavar="D", help="for so many days (default: a calendar month)")
+    of_file.add_argument("--answers", type=int, metavar="N", help="different answers to a question with kept responses, at most")
+    stated = parser.add_argument_group("reports without a registry")
+    stated.add_argument(
+        "--epsilon", nargs="+", default=[], metavar="E", help="of a report, in nats; several are of several metrics"
     )
-    parser.add_argument("--reports", nargs="+", type=int, default=[], metavar="K", help="of each metric, or of each epsilon")
-    parser.add_argument("--epsilon-permanent", metavar="E", help="of kept responses, instead of the sum of the reports")
-    parser.add_argument("--sample", metavar="P", help="with --epsilon: share of occasions with a report (default 1)")
-    parser.add_argument("--mechanism", metavar="NAME", help="with --epsilon: of the reports (default: the worst case of any)")
-    parser.add_argument("--domain-size", type=int, default=2, metavar="D", help="of that mechanism (default 2)")
-    parser.add_argument("--delta", nargs="+", type=float, default=[_DELTA], metavar="P", help=f"one or more (default {_DELTA:g})")
-    parser.add_argument(
+    about = "number of reports, one for each epsilon or one for all (default 1); with a registry: of each metric"
+    stated.add_argument("--reports", nargs="+", type=int, default=[], metavar="K", help=about)
+    stated.add_argument("--epsilon-permanent", metavar="E", help="of kept responses, which count instead of their reports")
+    stated.add_argument("--sample", metavar="P", help="share of occasions with a report (default 1)")
+    stated.add_argument("--mechanism", metavar="NAME", help="of the reports (default: the worst case of any)")
+    stated.add_argument("--domain-size", type=int, default=2, metavar="D", help="number of values of that mechanism (default 2)")
+    about = "also what readers of a published sum learn, which has so many honest reports"
+    stated.add_argument("--crowd", type=int, metavar="N", help=about)
+    output = parser.add_argument_group("for whom, and what is printed")
+    output.add_argument(
         "--group", type=int, default=1, metavar="G", help="devices of a person or a household, each with all of it"
     )
-    parser.add_argument("--crowd", type=int, metavar="N", help="with --epsilon: honest reports of a published sum")
-    parser.add_argument("--all", action="store_true", help="totals by every method (default: those to quote)")
-    parser.add_argument("--check", action="store_true", help="compare with dp-accounting")
-    parser.add_argument("--plot", metavar="FILE", help="plot totals by reports or days: .svg, .png or .pdf")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    about = f"probability of exceeding a total, one or more (default {_DELTA:g})"
+    output.add_argument("--delta", nargs="+", type=float, default=[_DELTA], metavar="P", help=about)
+    output.add_argument("--all", action="store_true", help="totals by every method (default: those to quote)")
+    output.add_argument("--check", action="store_true", help="compare with dp-accounting")
+    output.add_argument("--plot", metavar="FILE", help="plot totals by reports or days: .svg, .png or .pdf")
+    output.add_argument("--json", action="store_true", help="one JSON object")
     noise.add(parser)
     defaults = vars(parser.parse_args([]))
     return lambda arguments: _noise(arguments, defaults) if noise.is_noise(arguments) else _account(arguments)
@@ -187,14 +193,19 @@ def _next(summary: Statement, arguments: Namespace) -> Iterator[str]:
         if again and not arguments.epsilon_permanent:
             yield "Next: --epsilon-permanent shows the same with kept responses, which do not add up while an answer stays."
         return
-    repeated = [use for use in summary.plan.uses if use.occasions > 1 and not use.permanent and not use.metric.discover]
+    repeated = [use.metric for use in summary.plan.uses if use.occasions > 1 and not use.permanent and not use.metric.discover]
+    keeping, rare = ([each.id for each in repeated if each.can_keep is may] for may in (True, False))
     if not summary.fits:
         dearest = max(summary.plan.uses, key=lambda use: use.reserved_month)
         yield f"The budget is too small. Most is reserved for {dearest.metric.id}."
-    if repeated:
-        names = ", ".join(use.metric.id for use in repeated)
+    if keeping:
+        names = ", ".join(keeping)
         yield f"Next: declare epsilon_permanent for metrics that are asked often and change rarely ({names}), or ask less often."
-    elif not summary.fits:
+    if rare:
+        yield f"Next: ask {', '.join(rare)} less often; no answer is kept of it, as of no set and no mean of an ordinal."
+    if repeated:
+        return
+    if not summary.fits:
         yield "Next: ask less often, with less epsilon or fewer values, or declare a budget that has room."
     else:
         yield "Next: quote these figures with the time they are for. `deniable attack averaging` shows what they mean."

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from deniable.messages.plural import plural
 from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from deniable.commands.parser import Run
     from deniable_aggregator.publish.timetable import Pass
+    from deniable_aggregator.store.uploads.health import Health
 
 _COLUMNS = {
     "app": "app",
@@ -54,9 +56,34 @@ def status(parser: argparse.ArgumentParser) -> Run:
             widths = [max(map(len, column)) for column in zip(*table, strict=True)]
             for cells in table:
                 print("  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)))
+            print()
+            for app, health_ in state.items():
+                print(f"{app}: {_verdict(health_)}")
+            print(_LEGEND)
         return int(any(each.backlog and not each.workers for each in state.values()))
 
     return run
+
+
+_LEGEND = (
+    "Backlog, in hand and dead letters are batches, each of some reports.\n"
+    "Counted are the reports of all periods that still take some, looked at once an hour at most."
+)
+
+
+def _verdict(state: Health) -> str:
+    """Say whether all is well, and else what to do."""
+    waiting = f"{plural(state.backlog, 'batch')} {'waits' if state.backlog == 1 else 'wait'}" if state.backlog else ""
+    if not state.workers:
+        return (
+            f"{waiting or 'nothing waits'}, and no worker runs to count what comes: start `deniable worker`, or `deniable serve`"
+        )
+    if state.held_up:
+        return (
+            f"{waiting or 'nothing waits'}, and {', '.join(state.held_up)} holds up counting: `deniable doctor` says what to do"
+        )
+    dead = f"; of {plural(state.dead, 'dead letter')} `deniable dead-letters list` says why" if state.dead else ""
+    return f"{f'{waiting} for a worker that runs' if waiting else 'all that came is counted'}{dead}"
 
 
 def _counted(last: Pass | None) -> dict[str, object]:
@@ -72,4 +99,6 @@ def _text(value: object) -> str:
         return "-"
     if isinstance(value, dict):
         return ", ".join(value) or "-"
+    if isinstance(value, int):
+        return f"{value:,}"
     return f"{value:.1f}" if isinstance(value, float) else str(value)

@@ -67,6 +67,7 @@ class AppRemoval:
     def sweep(self) -> None:
         """Delete all of it. If the store fails, the next sweep deletes the remainder."""
         metrics = self._metrics()
+        self._store.shared_table(schema.KEYS_APPS).drop(*self._store.table(schema.KEYS).all())
         # What waits goes first, so that nothing is counted meanwhile.
         for keys in self._state().values():
             self._store.delete(keys)

@@ -147,6 +147,14 @@ class Store:
         """Open a table of the app."""
         return Table(self._client, kind.of(self.app, *parts))
 
+    def shared_table(self, kind: Key) -> Table:
+        """Open a table of all apps."""
+        return Table(self._client, kind.of())
+
+    def other(self, app: str) -> Store:
+        """Open the state of another app in the same store."""
+        return Store(self._client, app)
+
     def get(self, kind: Key) -> bytes | None:
         """Read a single value of the app."""
         return cast("bytes | None", self._client.get(kind.of(self.app)))

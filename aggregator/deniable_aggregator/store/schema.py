@@ -138,6 +138,11 @@ DEFINITIONS = Key(
 )
 KEYS = Key("{app}:keys", "SHA-256 of each key, its role, name, own budget and the day it was made", "until the key is revoked")
 KEYS_USED = Key("{app}:keys:used", "the day on which each key was last used", "until the key is revoked")
+KEYS_APPS = Key(
+    "{deniable}:keys:apps",
+    "by the first 64 bits of a key's SHA-256, its app, so that a server knows the key of an app that it does not serve",
+    "until the key is revoked",
+)
 AUDIT = Key(
     "{app}:audit",
     "what operators did and analysts asked, to the second, and the id of the key; nothing of devices",

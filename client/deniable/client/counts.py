@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from deniable.errors import StateError
 from deniable.limits.allowance import MICRO
+from deniable.messages import notice
 from deniable.messages.notice import warn_once
 from deniable.messages.plural import few, plural
 from deniable.messages.reasons import ANSWERS, INSTEAD, OF_PEOPLE, ONE_PERSON
@@ -86,6 +87,7 @@ class Counts:
         *,
         developed: bool = False,  # whether the app is developed, with a state that the next start finds again
     ) -> None:
+        notice.begin()
         self.recorded = 0  # reports that were queued
         self.undeclared = 0  # answers that their metric does not declare
         self.clipped = 0  # numbers beyond the range of their metric

@@ -21,11 +21,13 @@ _STORE = "--redis-url redis://localhost --app shop"
 
 CATALOGUE: dict[str, CommandInfo] = {
     "account": CommandInfo(
-        "add up what all reports of a device tell, and which sum to quote",
+        "add up what a device gives away, and say which sum to quote",
         "aggregator",
         (
-            "deniable account --registry metrics.toml --days 365",
-            "deniable account --epsilon 1 --reports 30",
+            "deniable account metrics.toml",
+            "deniable account metrics.toml --metric ui.theme --days 365",
+            "deniable account --epsilon 1 --reports 365 --epsilon-permanent 2",
+            "deniable account --epsilon 1 --reports 30 --crowd 1000",
             "deniable account --gaussian 10 --sensitivity 1 --queries 100 --delta 1e-5",
         ),
     ),
@@ -86,7 +88,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         (f"deniable divide {_STORE} --into 3",),
     ),
     "doctor": CommandInfo(
-        "check settings or a live installation; tell what to do",
+        "check settings or a live installation; say what to do",
         "ingest",
         ("deniable doctor --settings", "deniable doctor", "deniable doctor --data data"),
     ),
@@ -100,7 +102,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "explain": CommandInfo(
-        "tell in words what a metric sends, with what probabilities",
+        "say in words what a metric sends, with what probabilities",
         "",
         ("deniable explain ui.theme", "deniable explain ui.theme dark --registry metrics.toml"),
     ),
@@ -125,7 +127,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "plan": CommandInfo(
-        "tell what so many users would show, or what an error needs",
+        "say what so many users would show, or what an error needs",
         "aggregator",
         (
             "deniable plan metrics.toml --users 1e5",
@@ -152,8 +154,10 @@ CATALOGUE: dict[str, CommandInfo] = {
         "ask a server what was published of a metric",
         "",
         (
+            "deniable query",
             "deniable query ui.theme",
             "deniable query ui.theme --by platform --last 90d",
+            "deniable query ui.theme --range 2026-10 --compare platform=linux",
             "deniable query ui.theme --by time --csv",
             "deniable query ui.theme --withheld 2026-11-20 --where platform=beos --epsilon 0.1",
         ),
@@ -215,7 +219,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "status": CommandInfo(
-        "tell how much waits to be counted, and whether anybody counts",
+        "say how much waits to be counted, and whether anybody counts",
         "aggregator",
         ("deniable status", "deniable status --data data", f"deniable status {_STORE} --json"),
     ),

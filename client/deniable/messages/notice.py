@@ -1,4 +1,4 @@
-"""Log warnings for developers: one line for each subject and reason, and at most a hundred lines.
+"""Log warnings for developers: of each client one line for each subject and reason, and at most a hundred lines.
 
 They go to the logger `deniable`, see `deniable.messages.log`.
 """
@@ -12,13 +12,23 @@ from deniable.messages.log import log
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MOST = 100
+_MOST = 100  # subjects and reasons of a client
+_MOST_CLIENTS = 20  # that say something of their own; an app may make one after another by mistake
 _LONGEST = 200  # characters of a subject and of a reason
 _LONGEST_WORDS = 600
 
 _MORE = len(" and 1000 more")
 
 _warned: set[tuple[str, str]] = set()
+_clients = 0
+
+
+def begin() -> None:
+    """Let a new client say what an earlier one has said."""
+    global _clients  # noqa: PLW0603 - of the process
+    _clients += 1
+    if _clients <= _MOST_CLIENTS:
+        _warned.clear()
 
 
 def warn_once(
@@ -26,7 +36,7 @@ def warn_once(
     reason: str,  # a code
     words: str,  # the reason in words
 ) -> None:
-    """Log a warning, unless this process has logged the same one of all its subjects, or a hundred others. It raises nothing."""
+    """Log a warning, unless the newest client has logged the same of all its subjects, or a hundred others. It raises nothing."""
     # The parts may come from a server. They are written as one line of printable ASCII.
     code = plain(reason, _LONGEST)
     names = [plain(name, _LONGEST) for name in ([subject] if isinstance(subject, str) else subject)]

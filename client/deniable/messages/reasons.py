@@ -248,6 +248,10 @@ CODES: Mapping[str, Reason] = {
     "store_unavailable": Reason(
         "the server cannot use its store", f"{_KEPT}; the server's log says why, and so does `deniable doctor` there"
     ),
+    "app_not_served": Reason(
+        "the server does not serve this app yet",
+        f"{_KEPT}; there, add the app's metrics.toml to DENIABLE_REGISTRY and start the servers again",
+    ),
     "serves_query": Reason(
         "the server answers queries only",
         f"{_KEPT}; have the proxy send uploads to the server with DENIABLE_SERVES=ingest",

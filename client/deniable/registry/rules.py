@@ -14,10 +14,11 @@ from deniable.messages.percent import meant_percent
 from deniable.registry import hierarchy, period
 from deniable.registry.answers import types
 from deniable.registry.hierarchy import WORD
+from deniable.registry.keys import instead, listed, meant
 from deniable.registry.tables import GRACE, Analysts, Budget, Caps, Experiment, Publication, Retention, covered, duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from deniable.registry.answers.domain import Broken
 
@@ -49,22 +50,10 @@ _DEVICES = r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?"
 _Rest = tuple[str, str, object]  # metric, rule, value: a Fault without its file
 
 
-def _listed(names: Iterable[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} or {last}" if others else last
-
-
 def _unknown(where: str, of: str, known: Sequence[str], table: dict[str, Any], place: str = "") -> Iterator[_Rest]:
     for key in table:
         if key not in known:
-            yield where, f"{place}{key} is no key {of}: write {_nearest(key, known) or f'one of {_listed(known)}'}", ...
-
-
-def _nearest(key: str, known: Iterable[str]) -> str | None:
-    """Return the key that a mistyped one may have meant; None if none is like it."""
-    from deniable.registry.lookalike import nearest  # noqa: PLC0415 - only a mistake needs it
-
-    return nearest(key, known)
+            yield where, f"{place}{key} is no key {of}: write {instead(key, known)}", ...
 
 
 def is_id(value: object) -> bool:
@@ -91,7 +80,7 @@ def faults_of(
     """Find every fault of a registry: the metric (``"-"`` for the file), the broken rule, and the value that breaks it."""
     yield from _unknown("-", "of a registry", TOP, document)
     # One mistyped key is one fault: it is not missing as well.
-    document = {_nearest(key, TOP) or "": value for key, value in document.items() if key not in TOP} | document
+    document = {meant(key, TOP) or "": value for key, value in document.items() if key not in TOP} | document
     if document.get("format") != FORMAT or isinstance(document["format"], bool):  # True == 1
         yield "-", f"format: write {FORMAT}, which this version reads", document.get("format")
     yield from _app_faults(document.get("app"))
@@ -201,7 +190,7 @@ def _experiments_faults(table: object, segments: dict[str, Any]) -> Iterator[_Re
         )
         base, split = declared["base"], declared.get("split")
         if isinstance(base, str) and base not in arms:
-            yield "-", f"experiments.{name}.base: write one of the arms, {_listed(arms)}", base
+            yield "-", f"experiments.{name}.base: write one of the arms, {listed(arms)}", base
         if isinstance(split, dict) and split and set(split) != set(arms):
             yield "-", f"experiments.{name}.split: write a number for each of the arms, {', '.join(arms)}", sorted(split)
 
@@ -217,8 +206,8 @@ def _metric_faults(
         return
     yield from _unknown(id_, "of a metric", keys, {key: value for key, value in table.items() if key not in unquoted})
     # One mistyped key is one fault: it is not missing as well.
-    meant = {_nearest(key, keys): value for key, value in table.items() if key not in keys and key not in unquoted}
-    table = {key: value for key, value in meant.items() if key} | table
+    renamed = {meant(key, keys): value for key, value in table.items() if key not in keys and key not in unquoted}
+    table = {key: value for key, value in renamed.items() if key} | table
     for rule, value in chain(
         _domain_faults(table),
         _privacy_faults(table),
@@ -239,14 +228,14 @@ def _domain_faults(table: dict[str, Any]) -> Iterator[Broken]:
     for key, value in table.items():
         if key not in kind.members and (names := types.having(key)):
             yield f"{key}: remove it; only a metric of type {' or '.join(names)} has it", value
-    listed, none = table.get("values"), table.get("none")
+    values, none = table.get("values"), table.get("none")
     if (
         "none" in table
         and "none" not in kind.decimals
-        and (not isinstance(none, str) or not none or (isinstance(listed, list) and none not in listed))
+        and (not isinstance(none, str) or not none or (isinstance(values, list) and none not in values))
     ):
         yield "none: write one of the values, or add it to values; it is reported for None", none
-    if "other" in table and isinstance(listed, list) and table["other"] not in listed:
+    if "other" in table and isinstance(values, list) and table["other"] not in values:
         yield (
             "other: write one of the values, or add it to values; it is reported for every answer that is not listed",
             table["other"],
@@ -308,7 +297,7 @@ def _upkeep_faults(table: dict[str, Any], grace: str) -> Iterator[Broken]:
         yield "answers_per_month: remove it; only a metric with epsilon_permanent has it", table["answers_per_month"]
     yield from _delay_faults(table, grace)
     if table.get("period", "day") not in period.LENGTHS:
-        yield f"period: write {_listed(period.LENGTHS)}", table["period"]
+        yield f"period: write {listed(period.LENGTHS)}", table["period"]
     yield from _shift_faults(table)
     yield from _group_faults(table)
     yield from _public_faults(table)

@@ -13,7 +13,7 @@ from deniable import registry
 from deniable.errors import RegistryError
 from deniable.frozen import NamedTuple
 from deniable.registry import rules
-from deniable.registry.lookalike import nearest
+from deniable.registry.keys import meant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,10 +76,10 @@ def _leave_out(document: dict[str, Any], metric: str, rule: str, left_out: dict[
     table = metrics.get(metric)
     known = isinstance(table, dict) and (key in _OPTIONAL or key not in registry.KEYS)
     if known and key in table:
-        meant = None if key in registry.KEYS else nearest(key, registry.KEYS)
+        right = None if key in registry.KEYS else meant(key, registry.KEYS)
         value = table.pop(key)
-        if meant is not None:
-            table.setdefault(meant, value)
+        if right is not None:
+            table.setdefault(right, value)
         else:
             left_out.setdefault(metric, set()).add(key)
     elif isinstance(table, dict) and key in _TEXTS:
@@ -94,11 +94,11 @@ def _leave_out_table(document: dict[str, Any], key: str, left_out: set[str]) -> 
     if key not in document and key not in ("app", "format"):
         return key in left_out  # of another fault
     value = document.pop(key, None)
-    meant = None if key in rules.TOP else nearest(key, rules.TOP)
+    right = None if key in rules.TOP else meant(key, rules.TOP)
     if key in ("app", "format"):
         document[key] = {"app": "app", "format": rules.FORMAT}[key]
-    elif meant is not None:
-        document.setdefault(meant, value)
+    elif right is not None:
+        document.setdefault(right, value)
     else:
         left_out.add(key)
     return key != "metrics"

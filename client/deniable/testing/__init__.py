@@ -16,19 +16,21 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # type checkers take it for True; pytest always imports this package, so it must be light
 if TYPE_CHECKING:
-    from deniable.testing.capture import Capture, Captured
+    from deniable.testing.capture import Capture
     from deniable.testing.clock import Clock
     from deniable.testing.release import make_due
+    from deniable.testing.seen import Captured, SentReport
     from deniable.testing.stub import Attempt, Received, StubServer, Wait
 
-__all__ = ["Attempt", "Capture", "Captured", "Clock", "Received", "StubServer", "Wait", "make_due"]
+__all__ = ["Attempt", "Capture", "Captured", "Clock", "Received", "SentReport", "StubServer", "Wait", "make_due"]
 
 _HOMES = {
     "Attempt": "stub",
     "Capture": "capture",
-    "Captured": "capture",
+    "Captured": "seen",
     "Clock": "clock",
     "Received": "stub",
+    "SentReport": "seen",
     "StubServer": "stub",
     "Wait": "stub",
     "make_due": "release",

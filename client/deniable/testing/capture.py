@@ -18,7 +18,6 @@ from deniable.client.metrics import no_time
 from deniable.client.people import NO_FUNCTION, Person
 from deniable.client.undeclared import clipped, undeclared
 from deniable.errors import ConfigurationError, ParameterError
-from deniable.frozen import NamedTuple
 from deniable.handle import MetricHandle
 from deniable.messages.log import log
 from deniable.messages.reasons import ANSWERS
@@ -28,6 +27,7 @@ from deniable.registry import Registry, load
 from deniable.registry.lookalike import did_you_mean
 from deniable.registry.metric import PER_SECOND
 from deniable.stopwatch import Stopwatch, Timing
+from deniable.testing.seen import Captured
 
 __tracebackhide__ = True  # pytest shows where the app records, and not how that is captured
 
@@ -46,21 +46,6 @@ _HERE = "the answers are captured by a test"
 _OF_THE_NETWORK = ("dsn", "settings", "state", "registry_key", "allow_http", "post")
 
 
-class Captured(NamedTuple):
-    """One answer that an app recorded.
-
-    Parameters
-    ----------
-    metric
-        The metric's id.
-    value
-        The answer, as the app gave it.
-    """
-
-    metric: str
-    value: Any
-
-
 class Capture:
     """Captures all answers that the clients of this process record while it is open.
 
@@ -77,28 +62,28 @@ class Capture:
         is a fault, unless the capture is lenient. Other answers are checked against the registry of their client.
     lenient
         Capture undeclared metrics and answers, too, and check nothing.
-    consent
-        Drop answers as in production while the app has no consent, or if the test sets DO_NOT_TRACK. What the environment said
-        before the capture does not matter. False captures them in spite of that.
+    needs_consent
+        Drop answers as in production while the app has no consent, or if the test sets DO_NOT_TRACK. False captures them all.
 
     Attributes
     ----------
     faults : list of str
         Undeclared metrics and answers that were recorded, with the line of the app. Without any registry, all answers. After the
-        capture also answers that came before the app called `init`; an app that never calls it during the capture has none.
-    unagreed : list of str
+        capture also answers that came before the app called `init`, if it called it during the capture.
+    without_consent : list of str
         Where the app recorded without consent, by line, so that nothing was captured. A device records nothing then, either.
     clipped : list of Captured
-        Numbers beyond the range of their metric, of which a device reports the nearer end, and sets of more options than their
-        ``most``, of which it draws some. Each is a warning of Python as well, so that pytest lists it, but not a time by
-        ``timed``: a block may take any time.
+        Numbers beyond the range of their metric, and sets of more options than their ``most``. Each is a warning of Python as
+        well, so that pytest lists it, but not a time by ``timed``: a block may take any time.
     """
 
-    def __init__(self, registry: str | Path | Registry | None = None, *, lenient: bool = False, consent: bool = True) -> None:
+    def __init__(
+        self, registry: str | Path | Registry | None = None, *, lenient: bool = False, needs_consent: bool = True
+    ) -> None:
         self.lenient = lenient
-        self.consent = consent
+        self.needs_consent = needs_consent
         self.faults: list[str] = []
-        self.unagreed: list[str] = []
+        self.without_consent: list[str] = []
         self.clipped: list[Captured] = []
         self._off_before = self._begun = False  # as it was before the capture
         self._registry = load(registry) if isinstance(registry, str | Path) else registry
@@ -108,12 +93,11 @@ class Capture:
         self._reports: Counter[tuple[str, str, str]] = Counter()  # reports, by person, metric and period
         self._stand_in: Client | None = None
         self._replaced: list[tuple[Any, str, Any]] = []
-        self._declared: set[str] = (
-            set(self._registry.metrics) if self._registry else set()
-        )  # ids, of all registries that are known
+        # Ids, of all registries that are known.
+        self._declared: set[str] = set(self._registry.metrics) if self._registry else set()
 
     @property
-    def all(self) -> list[Captured]:
+    def answers(self) -> list[Captured]:
         """All recorded answers, in order."""
         return list(self._taken)
 
@@ -146,7 +130,7 @@ class Capture:
         self._outcomes.clear()
         self._reports.clear()
         self.faults.clear()
-        self.unagreed.clear()
+        self.without_consent.clear()
         self.clipped.clear()
         self._early.clear()
 
@@ -260,9 +244,9 @@ class Capture:
         client = _client(owner)
         if client is None or (isinstance(owner, Person) and owner._is_nobody()):  # noqa: SLF001
             return False
-        if self.consent and ((switched_off() and not self._off_before) or not self._agreed(owner)):
+        if self.needs_consent and ((switched_off() and not self._off_before) or not self._agreed(owner)):
             self._outcomes["no_consent"] += 1
-            self.unagreed.append(f"{_caller()}: {ANSWERS['no_consent'].words(metric)}")
+            self.without_consent.append(f"{_caller()}: {ANSWERS['no_consent'].words(metric)}")
             return False
         self._note(client)
         if not self.lenient:
@@ -276,14 +260,14 @@ class Capture:
             self._note_clipped(client, metric, value, block=block)
         if client is self._stand_in and not self._begun:
             self._early.append(_caller())
-        self._taken.append(Captured(metric, value))
+        self._taken.append(Captured.of(client, metric, value))
         self._outcomes[self._outcome(owner, client, metric)] += 1
         return True
 
     def _note_clipped(self, client: Client, metric: str, value: object, *, block: bool) -> None:
         prepared = client._metrics.prepared[metric]  # noqa: SLF001
         if prepared.clipped(prepared.position(value)[0], value):
-            self.clipped.append(Captured(metric, value))
+            self.clipped.append(Captured.of(client, metric, value))
             if not block:
                 frame = caller()
                 words = f"{metric}: {clipped(prepared.metric, value, reported=True)}"

@@ -44,7 +44,7 @@ class Clock:
             If it is no datetime, or has no time zone: periods are those of UTC, and nobody can tell which time is meant.
         """
         if not isinstance(now, datetime) or now.tzinfo is None:
-            raise ParameterError("a time has a time zone: write datetime(2027, 3, 1, tzinfo=UTC)")
+            raise ParameterError("write a datetime with a time zone, such as datetime(2027, 3, 1, tzinfo=UTC)")
         self._now = now.astimezone(UTC)
 
     def advance(self, **parts: float) -> None:

@@ -52,8 +52,8 @@ def deniable_capture(request: pytest.FixtureRequest, _new_device: None) -> Itera
         pytest.fail(f"recorded what a device would not report:\n{faults}", pytrace=False)
     if faults:  # the test has failed, perhaps because the app catches our errors
         request.node.add_report_section("teardown", "deniable", faults)
-    if capture.unagreed and request.session.testsfailed > failed_before:  # perhaps because nothing was captured
-        request.node.add_report_section("teardown", "deniable", "\n".join(dict.fromkeys(capture.unagreed)))
+    if capture.without_consent and request.session.testsfailed > failed_before:  # perhaps because nothing was captured
+        request.node.add_report_section("teardown", "deniable", "\n".join(dict.fromkeys(capture.without_consent)))
 
 
 @pytest.fixture
@@ -112,6 +112,9 @@ def deniable_clock() -> Iterator[Clock]:
 @pytest.fixture
 def _new_device(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what a device keeps, also whether a person agreed, in an empty folder. An opt-out of the developer has no effect."""
+    from deniable.messages import notice  # noqa: PLC0415 - see above
+
     for name in ("DO_NOT_TRACK", "DENIABLE_DISABLED"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DENIABLE_STATE_DIR", str(tmp_path_factory.mktemp("deniable")))
+    monkeypatch.setattr(notice, "_clients", 0)  # each test hears what is wrong

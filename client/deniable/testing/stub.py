@@ -18,6 +18,7 @@ from deniable.messages.plural import plural
 from deniable.messages.reasons import ANSWERS, of_answer, of_refusal
 from deniable.registry import Registry, load
 from deniable.testing.intake import check, identify, inflate
+from deniable.testing.seen import SentReport
 from deniable.transport import Sender
 from deniable.upload_rules import Refused
 from deniable.wire import addresses
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
-
-    from deniable.wire.report import Report
 
 _LOOK = 0.05  # seconds after which what was queued meanwhile is sent, too
 _SILENCE = 30.0  # seconds after which an idle connection is closed
@@ -67,7 +66,7 @@ class Received:
     """
 
     key: str
-    reports: tuple[Report, ...]
+    reports: tuple[SentReport, ...]
     answer: Mapping[str, Any]
 
 
@@ -173,7 +172,7 @@ class StubServer:
             return [received for _, received in self._received.values()]
 
     @property
-    def reports(self) -> list[Report]:
+    def reports(self) -> list[SentReport]:
         """All reports that were taken, once each."""
         return [report for received in self.batches for report in received.reports]
 
@@ -197,8 +196,7 @@ class StubServer:
         while not in_time:
             left = max(0.0, deadline - time.monotonic())
             for sender in Sender.all():
-                with sender._orders.changed:  # noqa: SLF001 - our own
-                    sender._outbox.hurry(0)  # noqa: SLF001
+                sender.flush(0.0)
             with self._changed:
                 in_time = self._changed.wait_for(lambda: len(self.reports) >= reports, min(left, _LOOK))
             if not left:
@@ -223,6 +221,8 @@ class StubServer:
         for reason, number in counts["dropped"].items():
             if number and reason in ANSWERS:
                 yield f"{plural(number, 'answer')} dropped as {reason}: {ANSWERS[reason].words()}"
+        for why in dict.fromkeys(counts["off"].values()):
+            yield f"{', '.join(metric for metric, each in counts['off'].items() if each == why)}: {why}"
         if counts["pending"]:
             tried = any(attempt.code for attempt in self.attempts)
             yield f"{plural(counts['pending'], 'report')} {'kept for another try' if tried else 'not sent yet'}"
@@ -294,10 +294,10 @@ class StubServer:
             try:
                 answer = self._take(headers, body, failure)
             except Refused as refusal:
-                self._attempts.append(Attempt(key, refusal.status, refusal.code))
+                self._attempts.append(Attempt(key, int(refusal.status), refusal.code))
                 headers = failure.headers if failure else {}
                 return refusal.status, headers, _problem(refusal.status, refusal.code) | refusal.extra
-            self._attempts.append(Attempt(key, HTTPStatus.ACCEPTED, ""))
+            self._attempts.append(Attempt(key, int(HTTPStatus.ACCEPTED), ""))
             self._changed.notify_all()
             return HTTPStatus.ACCEPTED, {}, answer
 
@@ -313,7 +313,7 @@ class StubServer:
                 raise Refused(422, "idempotency_mismatch")
             return {**first.answer, "duplicate": True}
         answer, reports = check(body, self._registry)
-        self._received[key] = digest, Received(key, tuple(reports), answer)
+        self._received[key] = digest, Received(key, tuple(map(SentReport.of, reports)), answer)
         return answer | {"duplicate": False}
 
 

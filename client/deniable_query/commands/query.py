@@ -5,34 +5,33 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, datetime
-from math import floor, log10
 from typing import TYPE_CHECKING
 
-from deniable_query import VARIABLES, Query, QueryError
+from deniable_query import VARIABLES, Query, QueryError, table
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from deniable_query import Answer
-    from deniable_query.answer import Cell, Row
+    from deniable_query.answer import Row
 
 _REFUSED = 2
 _JOINT = ".."
+_COLUMNS = "https://deniable.github.io/deniable/reference/columns/"
 _ALPHA = 0.05  # of the tests, as the level is not asked for here
 _LAST = "--last takes some days or weeks, such as 90d or 12w"
-_RANGE = "--range takes two days or months, such as 2026-10-01..2026-11-20"
+_RANGE = "--range takes a day or month, such as 2026-10, or two, such as 2026-10-01..2026-11-20"
 _PREVIOUS = "previous"
-_ESTIMATE = {"estimate": "ESTIMATE", "low": "LOW", "high": "HIGH"}
-_DIFFERENCE = {"difference": "DIFFERENCE", "diff_low_all": "LOW, ALL", "diff_high_all": "HIGH, ALL"}
 
 
 def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
-    """``deniable query METRIC``: the estimates of a metric, with their intervals and differences."""
+    """``deniable query [METRIC]``: the metrics of an app, or the estimates of one with their intervals and differences."""
     # Exit status: 0 with an answer; 2 without one.
     address, key = VARIABLES
     parser.description = f"{address} has the address of the server, and {key} a read key of the app."
-    parser.add_argument("metric", metavar="METRIC", help="its id, such as ui.theme, or ui.theme@1 for one version")
+    about = "its id, such as ui.theme, or ui.theme@1 for one version (default: list all metrics)"
+    parser.add_argument("metric", nargs="?", metavar="METRIC", help=about)
     by = "break rows down by time or a segment; may be given several times"
     parser.add_argument("--by", action="append", default=[], metavar="NAME", help=by)
     where = "reports of this segment alone, such as platform=linux; may be given several times"
@@ -42,7 +41,7 @@ def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
     range_ = parser.add_mutually_exclusive_group()
     range_.add_argument("--last", metavar="DAYS", help="the last days or weeks, such as 90d or 12w (default: all published)")
     range_.add_argument(
-        "--range", metavar="FIRST..LAST", help="two days or months, both included, such as 2026-10-01..2026-11-20"
+        "--range", metavar="FIRST..LAST", help="a day or month, such as 2026-10, or two, both included: 2026-10-01..2026-11-20"
     )
     compare = "with the range before (previous), or with one value of a segment, such as platform=linux"
     parser.add_argument("--compare", metavar="BASE", help=compare)
@@ -52,12 +51,15 @@ def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
     figure = "its number of reports (count, the default), sum or mean of a number, or most frequent value"
     paid.add_argument("--figure", metavar="NAME", help=figure)
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--csv", action="store_true", help="the rows as a file for a spreadsheet")
+    form.add_argument("--csv", action="store_true", help=f"the rows as a file for a spreadsheet; its columns: {_COLUMNS}")
     form.add_argument("--json", action="store_true", help="the rows for programs")
 
     def run(arguments: argparse.Namespace) -> int:
         try:
-            print(_answered(arguments), end="")
+            if arguments.metric is None:
+                _list(arguments)
+            else:
+                print(_answered(arguments), end="")
         except QueryError as problem:
             print(f"deniable query: {_in_words_of(arguments, problem)}", file=sys.stderr)
             return _REFUSED
@@ -66,8 +68,37 @@ def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
     return run
 
 
+def _list(arguments: argparse.Namespace) -> None:
+    """Print which metrics there are."""
+    if arguments.by or arguments.where or arguments.value or arguments.last or arguments.range or arguments.compare:
+        raise QueryError(0, "", "name the metric that this is about; `deniable query` alone lists all metrics")
+    metrics = Query().metrics()
+    if arguments.json:
+        print(json.dumps(metrics, indent=2, ensure_ascii=False))
+        return
+    if arguments.csv:
+        raise QueryError(0, "", "--csv writes the rows of a metric: name one; --json lists all metrics for programs")
+    rows = [
+        (
+            each["id"],
+            each["type"],
+            each["period_length"],
+            f"{each['n']:,}",
+            (each["updated"] or "never")[:10],
+            each["description"],
+        )
+        for each in metrics
+    ]
+    for line in table.aligned([("METRIC", "TYPE", "PERIOD", "REPORTS", "PUBLISHED", "QUESTION"), *rows]):
+        print(line)
+    if metrics:
+        print(f"\nOne of them: deniable query {metrics[0]['id']}")
+
+
 def _in_words_of(arguments: argparse.Namespace, problem: QueryError) -> str:
     """Say what is wrong with a range as it is written here; the server speaks of its member ``date_range``."""
+    if arguments.compare == _PREVIOUS and problem.code == "query_conflict" and not (arguments.last or arguments.range):
+        return "--compare previous is with the time before a range: add --last, such as --last 30d, or --range"
     if problem.code != "date_range":
         return str(problem)
     why, _, _ = problem.detail.partition("; ")
@@ -97,10 +128,9 @@ def _answered(arguments: argparse.Namespace) -> str:
         return f"{json.dumps(answer.rows, indent=2, ensure_ascii=False)}\n"
     sentences = [each for listed in reports.says().values() for each in listed]
     if names := [name for name in by if name != "time"]:
-        sentences.insert(0, f"Of all values of {' and '.join(names)} together:")
+        sentences.insert(0, f"All reports together, of every {' and '.join(names)}:")
     sentences += _about_differences(answer)
-    reasons = dict.fromkeys(str(row["reason"]) for row in answer.rows if row["reason"] and row["estimate"] is None)
-    parts = (sentences, _range(answer, arguments.last), _table(answer, by), list(reasons))
+    parts = (sentences, _range(answer, arguments.last), table.lines(answer), table.reasons_of(answer))
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part)
 
 
@@ -151,10 +181,8 @@ def _reports(arguments: argparse.Namespace) -> Query:
         name, value = _pair("--where", text, "a segment with one of its values")
         chosen = chosen.where(**{name: value})
     if arguments.range:
-        first, joint, last = arguments.range.partition(_JOINT)
-        if not joint:
-            raise QueryError(0, "", f"{_RANGE}; this is {arguments.range!r}")
-        return chosen.between(first, last)
+        first, _, last = arguments.range.partition(_JOINT)
+        return chosen.between(first, last or first)
     return chosen.last(arguments.last) if arguments.last else chosen
 
 
@@ -181,49 +209,3 @@ def _in_days(text: str) -> str:
     noun = "week" if text.endswith("w") else "day"
     number = text.rstrip("dw")
     return noun if number == "1" else f"{number} {noun}s"
-
-
-def _table(answer: Answer, by: Sequence[str]) -> list[str]:
-    names = [*("period" if name == "time" else name for name in by), "value"]
-    about = answer.metrics[0]
-    has_differences = any("difference" in row for row in answer.rows)
-    differences = _DIFFERENCE if has_differences else {}
-    titles = [*_ESTIMATE.values(), *differences.values(), *(["P, HOLM"] if has_differences else []), "REPORTS"]
-    rows = [[name.upper() for name in names] + titles]
-    for row in answer.rows:
-        # A range of a number has a share, whatever the number's unit and scale are.
-        unit, scale = ("share", "linear") if _JOINT in str(row["value"]) else (about["unit"], about["scale"])
-        cells = [str(row.get(name) or "") for name in names]
-        cells += [_figure(row[name], unit, _digits(row["low"], row["high"])) for name in _ESTIMATE]
-        cells += [_difference(row[name], unit, is_ratio=scale == "log") for name in differences]
-        cells += [_number(row["p_holm"])] if has_differences else []
-        rows.append([*cells, "" if row["n"] is None else f"{row['n']:,}"])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def _digits(low: Cell, high: Cell) -> int:
-    """Choose the digits after the point as pages do: two of half the interval."""
-    reach = (high - low) / 2 if isinstance(low, float) and isinstance(high, float) else 0
-    return 1 - floor(log10(reach)) if reach > 0 else 2
-
-
-def _figure(number: Cell, unit: str, digits: int) -> str:
-    if not isinstance(number, float):
-        return "" if number is None else str(number)
-    if unit == "share":
-        return f"{100 * number:.2f}%"
-    return f"{round(number, digits):,.{max(digits, 0)}f} {unit}"
-
-
-def _difference(number: Cell, unit: str, *, is_ratio: bool) -> str:
-    """Write a difference with its sign, of shares in points; or a ratio as a factor."""
-    if not isinstance(number, float):
-        return "" if number is None else str(number)
-    if is_ratio:
-        return f"\N{MULTIPLICATION SIGN} {number:.3g}"
-    return f"{100 * number:+.2f}" if unit == "share" else f"{number:+.4g} {unit}"
-
-
-def _number(number: Cell) -> str:
-    return f"{number:.2g}" if isinstance(number, float) else ""

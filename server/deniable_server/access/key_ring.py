@@ -56,6 +56,15 @@ class Ring:
                 return key
         return None
 
+    def unserved(self, text: str, *roles: str) -> str | None:
+        """Return the app of a key that is good, if this server does not serve that app."""
+        digest = sha256(text.encode("utf-8", "surrogateescape")).digest()
+        for store in list(self._stores.values())[:1]:  # each of them knows all apps
+            key = store.of_any_app(id_of(digest))
+            if key and key.app not in self._stores and compare_digest(key.digest, digest) and any(map(key.opens, roles)):
+                return key.app
+        return None
+
     def fresh(self, text: str, role: str) -> Key | None:
         """Return the key of a request if the store need not be asked: it was read lately, and its use today is noted."""
         digest = sha256(text.encode("utf-8", "surrogateescape")).digest()

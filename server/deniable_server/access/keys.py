@@ -3,6 +3,9 @@
 A table has the record of each key as JSON, by its id. It changes only together with an entry of the audit log. Another table has
 the day on which each key was last used.
 
+A third table, of all apps, has the app of each key by its id. By it a server that has not read the registry of an app knows the
+app's keys, and its devices wait instead of giving up.
+
 A key has 192 random bits. Nobody can guess it, so a plain SHA-256 hides it. The first 64 bits of the hash are its id.
 """
 
@@ -111,8 +114,9 @@ class KeyStore:
         self,
         store: Store,  # the app's
     ) -> None:
-        self.app = store.app
+        self.app, self._store = store.app, store
         self._keys, self._used = store.table(schema.KEYS), store.table(schema.KEYS_USED)
+        self._apps = store.shared_table(schema.KEYS_APPS)
         self._log = AuditLog(store)
 
     def create(self, role: str, name: str, epsilon: float | None = None) -> tuple[str, Key]:
@@ -126,6 +130,7 @@ class KeyStore:
         if epsilon is not None:
             details["epsilon"] = str(epsilon)
         written = key._write()  # noqa: SLF001 - its own module
+        self._apps.put({key.id: self.app})  # first: without the key it means nothing
         self._logged("key.created", "command", details, self._keys.adding(key.id, written))
         return text, key
 
@@ -163,11 +168,21 @@ class KeyStore:
             return False
         forgotten = self._logged("key.revoked", actor, {"id": id_}, self._keys.dropping(id_))
         self._used.drop(id_)  # last: whatever fails, the key opens nothing
+        if forgotten:
+            self._apps.drop(id_)
         return forgotten
 
     def _logged(self, event: str, actor: str, details: dict[str, str | int], change: StoreCommand) -> bool:
         """Change the keys and append to the audit log, or neither; return whether anything was changed."""
         return self._log.append(event, actor, details, change=change) is not None
+
+    def of_any_app(self, id_: str) -> Key | None:
+        """Find the key with an id in whatever app of the store it is."""
+        app = self._apps.get(id_)
+        if app is None:
+            return None
+        there = KeyStore(self._store.other(app.decode("utf-8", "replace")))
+        return there.read(there._keys.get(id_))
 
     def note(self, id_: str, day: date) -> None:
         """Record that a key was used on a day."""

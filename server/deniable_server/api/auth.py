@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from deniable import upload_rules
 from deniable_aggregator.process import logs
 from deniable_server.access.roles import ROLES, why_unknown
-from deniable_server.http.problem import Problem
+from deniable_server.http.problem import ROUTE_SECONDS, Problem
 from deniable_server.http.visit import visit
 from deniable_server.service import service
 
@@ -62,7 +62,10 @@ def identify(
     here: Visit,  # the request
     role: str,  # What the key is for. For `admin` a known key of another role is returned, so that it can be answered with 403.
 ) -> Key:
-    """Return the key of a request, and note in the visit whose it is; refuse an unknown key with 401, too many with 429."""
+    """Return the key of a request, and note in the visit whose it is; refuse an unknown key with 401, too many with 429.
+
+    A key of an app that the store knows and this server does not serve gets 503.
+    """
     here.role = role
     text = bearer(here, f"the app's {role} key")
     roles = ROLES if role == "admin" else (role,)
@@ -70,6 +73,9 @@ def identify(
     if key is None:
         known.limits.stranger(here)  # stops guessing of keys before the store is asked for new ones
         key = known.ring.find(text, *roles, anew=True)
+    if key is None and (app := known.ring.unserved(text, *roles)):
+        detail = f"this server does not serve {app} yet: add its registry to DENIABLE_REGISTRY and start the server again"
+        raise Problem(503, "app_not_served", detail, retry_after=ROUTE_SECONDS)  # devices keep their reports
     if key is None:
         raise Problem(401, "unknown_key", why_unknown(text, role))
     note(here, key)

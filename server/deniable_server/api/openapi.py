@@ -39,7 +39,7 @@ ANYWHERE: Codes = {
 }
 """Codes that every address may answer. 404 and 405 are for unknown addresses and methods."""
 
-KEYED: Codes = {401: ("missing_key", "unknown_key"), 429: ("rate_limited",)}
+KEYED: Codes = {401: ("missing_key", "unknown_key"), 429: ("rate_limited",), 503: ("app_not_served",)}
 """Codes of every address that requires a key."""
 
 
@@ -128,7 +128,7 @@ OPERATIONS = (
             413: ("inflated_too_large",),
             415: ("media_type", "content_encoding"),
             422: ("idempotency_mismatch", "all_rejected"),
-            503: ("backlog_full", "store_full", "serves_query"),
+            503: ("app_not_served", "backlog_full", "store_full", "serves_query"),
         },
     ),
     Operation(
@@ -137,7 +137,7 @@ OPERATIONS = (
         "Get the signed registry",
         {200: "SignedRegistry"},
         key="ingest",
-        codes=KEYED | {404: ("no_signed_registry",), 503: ("serves_query",)},
+        codes=KEYED | {404: ("no_signed_registry",), 503: ("app_not_served", "serves_query")},
     ),
     Operation(
         "get", addresses.SCRIPT, "Get the SDK for web pages, as a script", {200: None, 304: None}, media=("text/javascript",)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.outage import Outage
 
 RETRY_SECONDS = 5
-_ROUTE_SECONDS = 60  # after which devices try again where somebody has to correct a proxy
+ROUTE_SECONDS = 60
+"""Seconds after which devices try again, where somebody has to correct a proxy or to start the server again."""
 
 
 class Problem(Refused):
@@ -100,7 +101,7 @@ def register(
         status = error.code or 500
         if status == HTTPStatus.NOT_FOUND and serves == "query" and request.path in (addresses.REPORTS, addresses.REGISTRY):
             detail = "this server answers queries only; send uploads to the one with DENIABLE_SERVES=ingest"
-            return written(Problem(503, "serves_query", detail, retry_after=_ROUTE_SECONDS))  # devices keep their reports
+            return written(Problem(503, "serves_query", detail, retry_after=ROUTE_SECONDS))  # devices keep their reports
         code, detail = _CODES.get(status, (f"http_{status}", HTTPStatus(status).phrase))
         if status == HTTPStatus.NOT_FOUND and serves == "ingest":
             code = "serves_ingest"

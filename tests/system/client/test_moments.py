@@ -56,4 +56,4 @@ def test_a_forked_child_sends_nothing_of_its_parent(on_disk, tmp_path, in_child)
         make_due()
         assert client.flush(60)
         assert client.stats()["waiting"] == 0
-        assert sorted(report.stratum.metric for report in server.reports) == ["plain", "quiet", "took"]
+        assert sorted(report.metric for report in server.reports) == ["plain", "quiet", "took"]

@@ -49,7 +49,7 @@ def test_first(deniable_capture):
     assert deniable_capture.values("ui.theme") == ["dark"]
 
 def test_next(deniable_capture):
-    assert deniable_capture.all == []
+    assert deniable_capture.answers == []
 
 def test_without():
     assert not toggle("dark")

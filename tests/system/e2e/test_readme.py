@@ -74,6 +74,17 @@ def test_the_sdk_example_reaches_the_page(stack, tmp_path):
     assert "Which theme people use" in page.text
 
 
+def test_the_first_report_of_a_served_app(stack, tmp_path):
+    """The lines with which an operator tries the service say what the page says of them."""
+    page = (ROOT / "docs" / "how-to" / "operate" / "first-service.md").read_text("utf-8")
+    (lines,) = re.findall(r"<!-- first report -->\n```python\n(.*?)```", page, re.DOTALL)
+    here = lines.replace("https://pk_...@telemetry.shop.example/", f"http://PUBLIC_KEY@{stack.bind}/")
+    (tmp_path / "metrics.toml").write_text(block("registry", "toml"), "utf-8")
+    done = subprocess.run([sys.executable, "-c", here], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("arrived: 1 report (ui.theme)\n", "")
+    assert done.stdout.strip() in lines
+
+
 def test_the_first_page_of_the_site_has_the_same_example():
     """So it can be read in a checkout, and the README's tests are also about it."""
     index = (ROOT / "docs" / "index.md").read_text("utf-8")

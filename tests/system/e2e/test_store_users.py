@@ -238,6 +238,7 @@ ALLOWED = {
         "HSET {shop}:seen:1:2 x y",
         "EXPIREAT {shop}:seen:1:2 2000000000 NX",
         "HGETALL {shop}:keys",
+        "HGET {deniable}:keys:apps x",
         "HSET {shop}:keys:used x 2026-11-21",
         "INCRBY {shop}:rate:key:x 1",
         "PTTL {shop}:rate:key:x",
@@ -260,6 +261,7 @@ ALLOWED = {
         "HGETALL {shop}:keys:used",
         "HDEL {shop}:keys x",
         "HDEL {shop}:keys:used x",
+        "HDEL {deniable}:keys:apps x",
         "XLEN {shop}:reports",
         "HGET {shop}:answers:none x",
         "HSET {shop}:answers:none x y",
@@ -315,6 +317,7 @@ ALLOWED = {
     ],
     "operator": [
         "HSET {shop}:keys x y",
+        "HSET {deniable}:keys:apps x shop",
         "HDEL {shop}:keys x",
         "HGETALL {shop}:keys:used",
         "XRANGE {shop}:dead - +",

@@ -156,7 +156,7 @@ def fail(error: DeniableError) -> str:
 
 def check() -> None:
     with Capture("metrics.toml", lenient=True) as capture:
-        assert_type(capture.all, list[Captured])
+        assert_type(capture.answers, list[Captured])
         assert_type(capture.values("a"), list[Any])
         assert_type(capture.faults, list[str])
     make_due()
@@ -172,7 +172,7 @@ def check() -> None:
 
 def test_fixtures(deniable_capture: Capture, deniable_stub_server: StubServer, deniable_clock: Clock) -> None:
     assert_type(deniable_clock.now, datetime)
-    assert_type(deniable_capture.all, list[Captured])
+    assert_type(deniable_capture.answers, list[Captured])
     assert_type(deniable_stub_server.wait(3), Wait)
 '''
 

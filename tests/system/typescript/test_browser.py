@@ -11,7 +11,7 @@ def test_a_strict_page_reports_and_breaks_no_policy(site, context):
     page = visit(context, site)
     assert record(page)
     assert page.evaluate("telemetry.flush()") == {"sent": 1, "left": 0}
-    assert [report.stratum.metric for report in site.stub.reports] == ["theme"]
+    assert [report.metric for report in site.stub.reports] == ["theme"]
     assert page.evaluate("telemetry.sent().then((each) => each.length)") == 1
     assert page.evaluate("faults") == []
 

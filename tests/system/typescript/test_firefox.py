@@ -91,7 +91,7 @@ def test_firefox_records_and_sends(site, firefox):
     assert (seen["receipt"], seen["withdrawn"], seen["locks"], seen["zips"]) == (2, False, "function", "function")
     assert seen["stats"]["dropped"] == {"budget": 1}
     assert seen["databases"] == ["deniable shop"]
-    assert [report.stratum.metric for report in site.stub.reports] == ["theme"]
+    assert [report.metric for report in site.stub.reports] == ["theme"]
 
 
 def test_the_laws_hold_in_firefox(site, firefox):

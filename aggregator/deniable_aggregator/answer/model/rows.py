@@ -9,59 +9,61 @@ from msgspec import Meta, Struct
 from deniable_aggregator.answer.model.fields import Count, EarlierNotes, Simulated, Trial
 from deniable_aggregator.answer.model.query import Query
 
-Kind = Literal["text", "integer", "number", "boolean", "time"]
+Kind = Literal["text", "integer", "number", "boolean", "date", "time"]
 
 COLUMNS: dict[str, tuple[Kind, str]] = {
     "metric": ("text", "id of the metric"),
-    "version": ("integer", "the version that the row is of; null of several"),
-    "period": ("text", "the last period of the release"),
-    "time": ("time", "when the period begins, as in RFC 3339"),
-    "from": ("text", "the first day, in UTC, of what the row rests on; null: from the beginning"),
-    "to": ("text", "the last day, which may lie ahead while the last period is open"),
-    "value": (
-        "text",
-        "the answer, as pages show it; of a number mean, geometric_mean, a quantile such as p50, or a range such as 200..500",
-    ),
-    "n": ("integer", "reports that the estimate rests on; of a set, those about the option"),
-    "estimate": (
-        "number",
-        "unbiased estimate in the metric's unit, of a range its share; of the view consistent a possible share",
-    ),
-    "lowered_by": (
-        "number",
-        "of the view consistent, the amount that was taken off each share above 0; null of sets and numbers",
-    ),
-    "stderr": ("number", "its standard error; null of quantiles, and of a geometric mean"),
-    "low": ("number", "low end of its interval"),
-    "high": ("number", "high end"),
-    "low_all": ("number", "low end of the interval that holds together with those of all rows of all pages"),
-    "high_all": ("number", "high end"),
-    "count": (
-        "number",
-        "unbiased number of reports whose answer it is: the estimate of all reports; null of numbers, but of a range",
-    ),
-    "count_low": ("number", "low end of its interval, which is that of the estimate"),
-    "count_high": ("number", "high end"),
-    "detected": ("boolean", "whether the value is present, tested over all values of the metric, time and segment"),
+    "version": ("integer", "version of the metric; null if the row is of several"),
+    "period": ("text", "the last period of the release, such as 2026-W47"),
+    "time": ("time", "when the period begins, in UTC"),
+    "from": ("date", "the first day, in UTC, of the reports that the row rests on; null: from the beginning"),
+    "to": ("date", "the last of these days, which may lie ahead while the last period is open"),
+    "value": ("text", "the answer, as pages show it; for a number a figure such as mean or p50, or a range such as 200..500"),
+    "n": ("integer", "number of reports that the estimate rests on; for a set, of those about the option"),
+    "estimate": ("number", "unbiased estimate, in its unit; in the view consistent a possible share"),
+    "unit": ("text", "unit of the estimate: share (1 is all), position, or what a number counts; null without an estimate"),
+    "lowered_by": ("number", "what the view consistent took off each share above 0; null for sets and numbers"),
+    "stderr": ("number", "standard error of the estimate; null for quantiles and for a geometric mean"),
+    "low": ("number", "low end of the interval of the estimate, which holds for a row chosen before looking"),
+    "high": ("number", "high end of this interval"),
+    "level": ("number", "confidence of the intervals, such as 0.95"),
+    "low_all": ("number", "low end of the interval that holds together with those of all rows of the answer"),
+    "high_all": ("number", "high end of this interval"),
+    "count": ("number", "estimated number of reports whose answer it is; null for figures of a number, but not for ranges"),
+    "count_low": ("number", "low end of the interval of count, which is that of the estimate"),
+    "count_high": ("number", "high end of this interval"),
+    "detected": ("boolean", "whether anybody has the value, tested over all values of the metric, time and segment"),
     "closed": ("boolean", "whether nothing more will be published for the row"),
-    "state": ("text", "published, joined with a later period, withheld, or missing"),
+    "state": ("text", "published; joined (with a later period); withheld; or missing"),
     "reason": ("text", "why there is no estimate, or no difference or trend although one is asked for; null otherwise"),
     "mechanism": ("text", "how answers are randomised"),
-    "epsilon": ("number", "privacy loss of one report in nats"),
-    "base_from": ("text", "the first day of what the row is compared with; null: from the beginning"),
-    "base_to": ("text", "the last day of what the row is compared with"),
-    "difference": ("number", "the estimate less that compared with; on a logarithmic scale their ratio"),
-    "diff_low": ("number", "low end of its interval"),
-    "diff_high": ("number", "high end"),
-    "diff_low_all": ("number", "low end of the interval that holds together with those of all differences of all pages"),
-    "diff_high_all": ("number", "high end; beside the verdict of p_holm this interval stands"),
-    "p": ("number", "chance of error at which the interval would just include no difference"),
-    "p_holm": ("number", "the same for all differences of all pages together"),
-    "trend": ("number", "rise in a period, of a line through the closed periods; on a logarithmic scale a factor"),
-    "trend_low": ("number", "low end of its interval"),
-    "trend_high": ("number", "high end"),
+    "epsilon": ("number", "privacy loss of one report, in nats"),
+    "base_from": ("date", "the first day of what the row is compared with; null: from the beginning"),
+    "base_to": ("date", "the last of these days"),
+    "difference": ("number", "the estimate less the one that it is compared with; on a logarithmic scale their ratio"),
+    "diff_low": ("number", "low end of the interval of the difference, which holds for a row chosen before looking"),
+    "diff_high": ("number", "high end of this interval"),
+    "diff_low_all": ("number", "low end of the interval that holds together with those of all differences of the answer"),
+    "diff_high_all": ("number", "high end of this interval, which stands beside the verdict of p_holm"),
+    "p": ("number", "p-value of the difference, for a row chosen before looking"),
+    "p_holm": ("number", "p-value of the difference among all differences of the answer (Holm)"),
+    "trend": (
+        "number",
+        "rise of the estimate in a period, by a line through the closed periods; on a logarithmic scale a factor",
+    ),
+    "trend_low": ("number", "low end of the interval of the trend"),
+    "trend_high": ("number", "high end of this interval"),
 }
 """The columns besides those of segments: type and meaning."""
+
+ASKED: dict[str, tuple[str, ...]] = {
+    "time": ("period", "time"),
+    "value": ("value",),
+    "view": ("lowered_by",),
+    "compare": ("base_from", "base_to", "difference", "diff_low", "diff_high", "diff_low_all", "diff_high_all", "p", "p_holm"),
+    "include": ("trend", "trend_low", "trend_high"),
+}
+"""Columns that an answer has only if they are asked for: by a dimension, or by a member of the query."""
 
 Cell = str | int | float | bool | None
 

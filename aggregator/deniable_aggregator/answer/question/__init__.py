@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from deniable.declared import Declared, Definition
-    from deniable.registry import Registry
+    from deniable.registry import Metric, Registry
     from deniable_aggregator.answer.model.fields import Days
     from deniable_aggregator.answer.model.query import Query
     from deniable_aggregator.answer.question.date_range import DateRange, Earlier
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 
 _MOST_LISTED = 20  # values in a refusal
+_QUANTILE = re.compile(r"p\d{1,2}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +138,16 @@ def _check_values(query: Query, metrics: Sequence[Sequence[Declared]]) -> None:
             continue
         if word in ranges and numbers:
             number_range.read(word, numbers[0])  # which says what is wrong
-        hint = number_range.meant(word, numbers[0]) if numbers else ""
+        hint = number_range.meant(word, numbers[0]) if numbers else _means_only(word, [each.metric for each in versions])
         raise UnknownValue(_unknown_value(word, list(known), ", ".join(each[0].metric.id for each in metrics)) + hint)
+
+
+def _means_only(word: str, metrics: Sequence[Metric]) -> str:
+    """Say what a quantile or a range needs, if all that is estimated of a number is its mean."""
+    figure = word.casefold() == "median" or number_range.is_range(word) or _QUANTILE.fullmatch(word)
+    if not figure or not any(each.axis is not None for each in metrics):
+        return ""
+    return '; quantiles and ranges need estimate = "distribution" in the registry, and here only the mean is estimated'
 
 
 def _labels(declared: Declared) -> Sequence[str]:

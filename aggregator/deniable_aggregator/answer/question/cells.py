@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from deniable.registry.lookalike import did_you_mean
+from deniable.registry.period import LENGTHS
 from deniable_aggregator.answer.model.rows import COLUMNS
 from deniable_aggregator.answer.refusal import IncompatibleMembers, Summed, UnknownDimension, UnknownValue
 from deniable_aggregator.answer.versions import answers
@@ -94,8 +95,7 @@ class QueryCells(NamedTuple):
         for name in (*segments, *(each.dimension for each in filtered)):
             if name not in names:
                 known, written = ("time", "value", *names), as_written(name)
-                rule = f"{declared.metric.id} has no dimension {written!r}: its dimensions are {', '.join(known)}"
-                raise UnknownDimension(f"{rule}, and filters are of value or a segment{did_you_mean(written, known)}")
+                raise UnknownDimension(_no_dimension(declared, registry, written, known))
         by = {name: [each for each in filtered if each.dimension == name] for name in names}
         fixed = {names[name]: _one(breakdown, names[name], own) for name, own in by.items() if own and name not in segments}
         listed = tuple(_values(breakdown, names[name], by[name]) for name in segments)
@@ -109,6 +109,18 @@ class QueryCells(NamedTuple):
     def of_each(cls, registry: Registry, versions: Iterable[Declared], query: Query) -> dict[Definition, QueryCells]:
         """Read the cells for each version that has them; raise the first version's `Refusal` if none has."""
         return dict(answers(versions, lambda version: (version.definition, cls.of(registry, version, query))))
+
+
+def _no_dimension(declared: Declared, registry: Registry, name: str, known: Sequence[str]) -> str:
+    """Say that a metric has no such dimension, and what may have been meant."""
+    metric = declared.metric
+    if name in registry.segments:
+        listed = f"its segments are {', '.join(metric.segments)}" if metric.segments else "it has no segments"
+        return f"{metric.id} has no segment {name!r}: {listed}, and reports carry no other"
+    rule = f"{metric.id} has no dimension {name!r}: its dimensions are {', '.join(known)}, and filters are of value or a segment"
+    if name in (*LENGTHS, "date"):
+        return f"{rule}; 'time' has a row for each {metric.period}, the metric's period"
+    return f"{rule}{did_you_mean(name, known)}"
 
 
 def _one(breakdown: Breakdown, segment: str, filters: Sequence[Filter]) -> str:

@@ -11,8 +11,9 @@ import numpy as np
 from deniable.registry import period
 from deniable_aggregator.answer.model.fields import days_of
 from deniable_aggregator.answer.model.query import Page
-from deniable_aggregator.answer.model.rows import COLUMNS, About, RowColumn
+from deniable_aggregator.answer.model.rows import ASKED, COLUMNS, About, RowColumn
 from deniable_aggregator.answer.question.cells import segments_of
+from deniable_aggregator.answer.question.number_range import is_range
 from deniable_aggregator.answer.readings.lines import LineDifferences, why_alone
 from deniable_aggregator.decode.multiple_testing import holm_adjusted
 
@@ -94,6 +95,8 @@ def _rows(
         "value": lines.labels,
         "n": lines.reports.tolist(),
         "estimate": lines.estimates,
+        "unit": [SHARE if is_range(label) else unit_of(group.of.question.versions[0]) for label in lines.labels],
+        "level": np.full(len(lines.labels), query.level),
         "stderr": lines.stderr,
         "detected": lines.detected,
     }
@@ -114,6 +117,7 @@ def _rows(
     return [common | dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
 
 
+SHARE = "share"
 _UNKNOWN = "these reports do not tell it"
 _NO_LINE = "these reports tell no answer that the query asks for"
 
@@ -177,14 +181,10 @@ def _days(prefix: str, selections: Sequence[Selection]) -> dict[str, Cell]:
 
 def columns_of(query: Query) -> list[RowColumn]:
     """Return the columns of an answer, in order: those of times, values, comparisons and trends only if they are asked for."""
-    absent = {"period", "time"} - ({"period", "time"} if "time" in query.dimensions else set())
-    absent |= {"value"} - set(query.dimensions)
-    if query.compare is None:
-        absent |= {"base_from", "base_to", "difference", "diff_low", "diff_high", "diff_low_all", "diff_high_all", "p", "p_holm"}
-    if query.view != "consistent":
-        absent |= {"lowered_by"}
-    if not query.include:
-        absent |= {"trend", "trend_low", "trend_high"}
+    parts: set[str] = {name for name in ("time", "value") if name in query.dimensions}
+    parts |= {name for name, member in (("compare", query.compare), ("include", query.include)) if member}
+    parts |= {"view"} if query.view == "consistent" else set()
+    absent = {column for name, columns in ASKED.items() if name not in parts for column in columns}
     listed = [RowColumn(name, type_, meaning) for name, (type_, meaning) in COLUMNS.items() if name not in absent]
     at = next(place for place, each in enumerate(listed) if each.name in ("value", "n"))
     return [*listed[:at], *(RowColumn(name, "text", "the segment") for name in segments_of(query)), *listed[at:]]
@@ -193,5 +193,9 @@ def columns_of(query: Query) -> list[RowColumn]:
 def about(declared: Declared) -> About:
     """Describe a metric beside its rows."""
     metric = declared.metric
-    unit = (metric.unit or "position") if metric.estimate else "share"
-    return About(metric.id, metric.type, metric.description, metric.period, unit, metric.scale)
+    return About(metric.id, metric.type, metric.description, metric.period, unit_of(declared), metric.scale)
+
+
+def unit_of(declared: Declared) -> str:
+    """Return the unit of a metric's estimates."""
+    return (declared.metric.unit or "position") if declared.metric.estimate else SHARE

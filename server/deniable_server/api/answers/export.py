@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from datetime import datetime
+from datetime import date, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.answer.model.rows import Cell, Rows
 
+_READ: dict[str, Callable[[str], date]] = {"date": date.fromisoformat, "time": datetime.fromisoformat}
 _FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the last four are the same in full width
 
 
@@ -72,13 +73,15 @@ def _table(answer: Rows) -> Any:
         "integer": pa.int64(),
         "number": pa.float64(),
         "boolean": pa.bool_(),
+        "date": pa.date32(),
         "time": pa.timestamp("ms", "UTC"),
     }
     fields = [pa.field(each.name, types[each.type], metadata={"meaning": each.meaning}) for each in answer.columns]
     about = {"deniable": msgspec.json.encode(replace(answer, rows=[]))}
     columns: dict[str, list[Any]] = {each.name: [row[each.name] for row in answer.rows] for each in answer.columns}
-    if "time" in columns:
-        columns["time"] = [datetime.fromisoformat(each) if each else None for each in columns["time"]]
+    for column in answer.columns:
+        if column.type in _READ:
+            columns[column.name] = [_READ[column.type](text) if text else None for text in columns[column.name]]
     return pa.table(columns, pa.schema(fields, metadata=about))
 
 

@@ -1,0 +1,98 @@
+"""The rows of an answer as people read them: each estimate with its interval and its number of reports."""
+
+from __future__ import annotations
+
+from html import escape
+from itertools import takewhile
+from math import floor, log10
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deniable_query.answer import Answer, Cell
+
+_ESTIMATE = {"estimate": "ESTIMATE", "low": "LOW", "high": "HIGH"}
+_DIFFERENCE = {"difference": "DIFFERENCE", "diff_low_all": "LOW, ALL", "diff_high_all": "HIGH, ALL"}
+_TREND = {"trend": "TREND", "trend_low": "LOW", "trend_high": "HIGH"}
+_OF_TIME = ("time", "from", "to")
+
+
+def lines(answer: Answer) -> list[str]:
+    """Write the rows as a table of text."""
+    return aligned(_table(answer))
+
+
+def aligned(table: Sequence[Sequence[str]]) -> list[str]:
+    """Write rows of cells with their columns one below the other."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+
+
+def html(answer: Answer) -> str:
+    """Write the rows as a table of HTML, for notebooks. Texts may come from devices, so they are escaped."""
+    head, *rows = _table(answer)
+    written = [_row("th", head), *(_row("td", row) for row in rows)]
+    reasons = "".join(f"<p>{escape(each)}</p>" for each in reasons_of(answer))
+    return f"<table>{''.join(written)}</table>{reasons}"
+
+
+def reasons_of(answer: Answer) -> list[str]:
+    """Say why rows have no estimate, each reason once."""
+    return list(dict.fromkeys(str(row["reason"]) for row in answer.rows if row["reason"] and row["estimate"] is None))
+
+
+def _row(tag: str, cells: Sequence[str]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{escape(each)}</{tag}>' for each in cells)}</tr>"
+
+
+def _table(answer: Answer) -> list[list[str]]:
+    """Write all cells, the titles first."""
+    has = {each["name"] for each in answer.columns}
+    before = takewhile(lambda name: name not in ("value", "n"), (each["name"] for each in answer.columns))
+    absent = {*_OF_TIME, "version", *(["metric"] if len(answer.metrics) == 1 else [])}
+    names = [*(name for name in before if name not in absent), *(["value"] if "value" in has else [])]
+    names.sort(key=lambda name: name == "value")
+    differences = _DIFFERENCE if "difference" in has else {}
+    trends = _TREND if "trend" in has else {}
+    titles = [*_ESTIMATE.values(), *differences.values(), *(["P, HOLM"] if differences else []), *trends.values(), "REPORTS"]
+    table = [[name.upper() for name in names] + titles]
+    scales = {each["id"]: each["scale"] for each in answer.metrics}
+    for row in answer.rows:
+        unit = str(row["unit"] or "")
+        # A range of a number has a share, whatever the number's scale is.
+        is_ratio = unit != "share" and scales[str(row["metric"])] == "log"
+        cells = [str(row.get(name) or "") for name in names]
+        cells += [_figure(row[name], unit, _digits(row["low"], row["high"])) for name in _ESTIMATE]
+        cells += [_difference(row[name], unit, is_ratio=is_ratio) for name in (*differences, *trends)]
+        if differences:
+            cells.insert(len(cells) - len(trends), _number(row["p_holm"]))
+        table.append([*cells, "" if row["n"] is None else f"{row['n']:,}"])
+    return table
+
+
+def _digits(low: Cell, high: Cell) -> int:
+    """Choose the digits after the point as pages do: two of half the interval."""
+    reach = (high - low) / 2 if isinstance(low, float) and isinstance(high, float) else 0
+    return 1 - floor(log10(reach)) if reach > 0 else 2
+
+
+def _figure(number: Cell, unit: str, digits: int) -> str:
+    if not isinstance(number, float):
+        return "" if number is None else str(number)
+    if unit == "share":
+        return f"{100 * number:.2f}%"
+    return f"{round(number, digits):,.{max(digits, 0)}f} {unit}"
+
+
+def _difference(number: Cell, unit: str, *, is_ratio: bool) -> str:
+    """Write a difference with its sign, of shares in points; or a ratio as a factor."""
+    if not isinstance(number, float):
+        return "" if number is None else str(number)
+    if is_ratio:
+        return f"\N{MULTIPLICATION SIGN} {number:.3g}"
+    return f"{round(100 * number, 2) + 0.0:+.2f}" if unit == "share" else f"{number:+.4g} {unit}"
+
+
+def _number(number: Any) -> str:
+    return f"{number:.2g}" if isinstance(number, float) else ""

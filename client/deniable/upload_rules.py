@@ -87,6 +87,9 @@ def place(
     """Return where reports of a group are counted; raise `Refused` if this is not declared here, or not collected now."""
     declared = _declared(registry, versions_of(group.metric), group)
     metric = declared.metric
+    if metric.shuffled:
+        rule = f"reports of {metric.id} are sealed and go to a relay, which mixes them; a server takes none from a device"
+        raise Refused(400, "relay_only", f"{rule}: name the relay in the DSN")
     if metric.expires and metric.expired(now.date()):
         raise Refused(400, "metric_expired", f"collection of {metric.id} ended on {metric.expires}")
     opens, closes = _open(metric, group.period, now, skew)

@@ -27,7 +27,7 @@ from deniable.lint import lint
 from deniable.mechanisms.permanent import Permanent
 from deniable.proof import distribution
 from deniable.registry.text import visible
-from deniable_aggregator.accounting import readers
+from deniable_aggregator.accounting.crowds import readers
 from deniable_aggregator.accounting.losses import together
 from deniable_aggregator.accounting.plan import plan
 from deniable_aggregator.accounting.spend import Spend

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from deniable.device.prepared import prepare
-from deniable.errors import ParameterError, RegistryError
+from deniable.errors import ConfigurationError, ParameterError, RegistryError
 from deniable.limits.admission import admit
 from deniable.limits.allowance import MICRO
 from deniable.limits.caps import budget_of
@@ -14,6 +14,7 @@ from deniable.messages.notice import warn_once
 from deniable.messages.reasons import ANSWERS
 from deniable.registry import period
 from deniable.registry.metric import PER_SECOND
+from deniable.wire.sealing import lacking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,11 +75,20 @@ class Metrics:
         off = {id_: str(error) for id_, error in missing.items()}
         for fault in admission.faults:
             off.setdefault(fault.metric, fault.words)
+        mixed = [id_ for id_ in prepared if prepared[id_].metric.shuffled]
+        lack = (
+            "" if not mixed else lacking() if registry.relay else "its reports are mixed by a relay, and no [relay] is declared"
+        )
+        for id_ in mixed if lack else ():
+            del prepared[id_]
+            off[id_] = lack
         # Replaced in one step: a thread that records meanwhile sees the metrics of one registry.
         self.prepared, self.off = prepared, off
         self.registry = registry
         if self._strict and missing:
             raise next(iter(missing.values()))
+        if self._strict and lack:
+            raise ConfigurationError(f"{mixed[0]}: {lack}")
         for why in dict.fromkeys(off.values()):  # now: it may take long until the first answer
             self._counts.tell("off", [id_ for id_, reason in off.items() if reason == why], why)
 

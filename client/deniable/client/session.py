@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from deniable.arrival import Arrival
 from deniable.client.counts import FAULTS, NO_DROPS, Drops
 from deniable.client.recorder import Recorder
+from deniable.declared import Declared
 from deniable.device.journal import Journal
 from deniable.device.ledger import Ledger
 from deniable.device.permanent_responses import PermanentResponses
@@ -19,6 +20,7 @@ from deniable.messages.reasons import ANSWERS, LOSSES
 from deniable.source import OS
 from deniable.transport import Sender
 from deniable.transport.spool import Spool
+from deniable.wire.sealing import Sealer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +79,7 @@ class Session:
             chore=chore,
             exit=exit,
             upkeep=self.ledger.renew_ahead,
+            sealer=_sealer(metrics.registry),
             helper=_helper(dsn, directory) if exit == "helper" and directory else None,
         )
         self.ledger.nearly_used = self.sender.look_after
@@ -206,6 +209,15 @@ def forget(directory: Path | None, clock: Callable[[], float]) -> None:
         spool.purge()
     Waiting(state, clock).purge()
     Journal(state).clear()
+
+
+def _sealer(registry: Registry) -> Sealer | None:
+    """Return what seals the reports of the app's own registry. A served one only leaves metrics out."""
+    mixed = [metric for metric in registry.metrics.values() if metric.shuffled]
+    if not mixed or registry.relay is None:
+        return None
+    fingerprints = [Declared.of(metric).fingerprint for metric in mixed]
+    return Sealer(registry.app, registry.relay.number, registry.relay.public_key, fingerprints)
 
 
 def _helper(dsn: Dsn, directory: Path) -> Callable[[], object]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from operator import attrgetter
 from pathlib import Path
 from textwrap import fill
@@ -24,7 +26,6 @@ from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import MAX_BYTES, Envelope, generate, seal
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator, Sequence
     from datetime import date
 
@@ -45,6 +46,8 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     check.add_argument("files", nargs="*", default=[_FILE], metavar="FILE", help=about)
     about = "of the store, such as 512mb: warn if the sums of all metrics may not fit"
     check.add_argument("--maxmemory", metavar="BYTES", help=about)
+    about = "people who report once a period, such as 1e5: refuse `shuffled` where they do not fill the pools of a relay"
+    check.add_argument("--users", type=_users, metavar="N", help=about)
     check.set_defaults(run=_lint_all)
     compare = actions.add_parser("diff", help="name what a change to a published registry would break")
     compare.add_argument("published", metavar="PUBLISHED", help="a file, or the folder of all that were published")
@@ -92,15 +95,25 @@ def _lint_all(arguments: argparse.Namespace) -> int:
         maxmemory = space.read(arguments.maxmemory) if arguments.maxmemory else None
     except ParameterError as error:
         raise ConfigurationError(f"--{error}") from None
-    return max(_lint(file, maxmemory) for file in arguments.files)
+    return max(_lint(file, maxmemory, arguments.users) for file in arguments.files)
 
 
-def _lint(path: str, maxmemory: int | None = None) -> int:
+def _users(written: str) -> int:
+    try:
+        number = Decimal(written)
+        if number >= 1 and number == int(number):
+            return int(number)
+    except (InvalidOperation, ValueError, OverflowError):
+        pass
+    raise argparse.ArgumentTypeError(f"a number of people is needed, such as 100000 or 1e5, not {written!r}")
+
+
+def _lint(path: str, maxmemory: int | None = None, users: int | None = None) -> int:
     """Check a file, or each of a folder and then all of them together; tell what they take in the store."""
     files = published.files(path)
     for file in files:
         read(file)  # what cannot be read is a wrong argument, not a finding
-    if max(_lint_file(str(file)) for file in files):
+    if max(_print_findings(str(file), lint(file, users)) for file in files):
         return 1
     try:
         spaces = space.spaces(published.load(path))
@@ -111,10 +124,6 @@ def _lint(path: str, maxmemory: int | None = None) -> int:
     doubt = space.doubt(spaces, maxmemory) if maxmemory else None
     print(f"{path}: warning: {doubt}" if doubt else f"{path}: {space.summary(spaces)}")
     return 0
-
-
-def _lint_file(file: str) -> int:
-    return _print_findings(file, lint(file))
 
 
 def _print_findings(file: str, findings: Lint) -> int:

@@ -14,6 +14,7 @@ from deniable.messages.percent import meant_percent
 from deniable.registry import hierarchy, period
 from deniable.registry.answers import types
 from deniable.registry.hierarchy import WORD
+from deniable.registry.relay import Relay, Shuffled
 from deniable.registry.tables import GRACE, Analysts, Budget, Caps, Experiment, Publication, Retention, covered, duration
 
 if TYPE_CHECKING:
@@ -27,15 +28,22 @@ MAX_REVISION = 1 << 53
 ANSWERS_PER_MONTH = 2
 """Most permanent responses that a device reports in a calendar month, unless the metric declares another number."""
 
-TABLES: dict[str, tuple[type[Budget | Caps | Publication | Retention | Analysts], str]] = {
+TABLES: dict[str, tuple[type[Budget | Caps | Publication | Retention | Analysts | Relay], str]] = {
     "budget": (Budget, "{ per_month = 8.0, lifetime = 480.0 }"),
     "caps": (Caps, "{ epsilon = 4.0, permanent = 4.0 }"),
     "publication": (Publication, "{ min_reports = 100, early = false }"),
     "retention": (Retention, "{ tallies = 30, releases = 1095 }"),
     "analysts": (Analysts, "{ epsilon = 1.0, per_key = 0.5 }"),
+    "relay": (Relay, '{ operator = "Example Foundation", key = "1:..." }'),
 }
 
 TOP = ("format", "revision", "app", "segments", "generalize", "experiments", *TABLES, "metrics")
+
+_EASY: dict[str, dict[str, object]] = {
+    "relay": {"operator": "somebody", "key": f"1:{'A' * 43}="},
+    "shuffled": {"min": 2, "delta": "1e-300", "central": "1e-300"},
+}
+"""Sound values of keys that have no default, by table: where one is missing, the others are checked all the same."""
 
 _IN_CODE_ONLY = ("metrics", "budget")  # of caps: a file has an epsilon in each metric, and its own [budget]
 
@@ -98,8 +106,8 @@ def faults_of(
     revision = document.get("revision", 1)
     if not is_revision(revision):
         yield "-", "revision: write a whole number above 0, and raise it with every publication", revision
-    for name in TABLES:
-        yield from _table_faults(name, document.get(name, {}))
+    for name in (each for each in TABLES if each in document):
+        yield from _table_faults(name, document[name])
     segments = document.get("segments", {})
     if isinstance(segments, dict):
         yield from _segments_faults(segments)
@@ -118,6 +126,8 @@ def faults_of(
             yield id_, ID_RULE, id_
         if isinstance(table, dict):
             yield from _metric_faults(id_, table, segments, keys, grace)
+            if "shuffled" in table and "relay" not in document:
+                yield id_, "shuffled: declare who mixes its reports, as a table [relay] with operator and key; or remove it", ...
         else:
             yield id_, "write a metric as a table, with its own lines", table
 
@@ -130,7 +140,16 @@ def _table_faults(name: str, table: object) -> Iterator[_Rest]:
         return
     known = [each.name for each in fields(made_of) if name != "caps" or each.name not in _IN_CODE_ONLY]
     yield from _unknown("-", f"of [{name}]", known, table, f"{name}.")
-    yield from _values_faults(name, made_of, {key: value for key, value in table.items() if key in known}, {})
+    yield from _missing_faults(name, table, example)
+    yield from _values_faults(name, made_of, {key: value for key, value in table.items() if key in known}, _EASY.get(name, {}))
+
+
+def _missing_faults(name: str, table: dict[str, Any], example: str) -> Iterator[_Rest]:
+    needed = _EASY.get(name, {})
+    meant = {_nearest(key, needed) for key in table if key not in needed}  # a mistyped key is one fault, and not missing as well
+    for key in needed:
+        if key not in table and key not in meant:
+            yield "-", f"{name}.{key} is missing: write all keys, such as {example}", ...
 
 
 def _values_faults(
@@ -223,6 +242,7 @@ def _metric_faults(
         _domain_faults(table),
         _privacy_faults(table),
         _parameters_faults(table),
+        _shuffled_faults(table),
         _upkeep_faults(table, grace),
         _segment_faults(table, segments),
     ):
@@ -279,6 +299,34 @@ def _nats_faults(name: str, epsilon: object) -> Iterator[Broken]:
         exact(epsilon)  # type: ignore[arg-type]
     except ParameterError as error:
         yield error.rule.replace("epsilon", name, 1), error.value
+
+
+def _shuffled_faults(table: dict[str, Any]) -> Iterator[Broken]:
+    if "shuffled" not in table:
+        return
+    shuffled, example = table["shuffled"], "{ min = 10000, delta = 1e-8, central = 0.3 }"
+    if not isinstance(shuffled, dict):
+        yield f"shuffled: write a table such as {example}", shuffled
+        return
+    names = [each.name for each in fields(Shuffled)]
+    known = {key: value for key, value in shuffled.items() if key in names}
+    broken = [
+        *_unknown("", "of shuffled", names, shuffled, "shuffled."),
+        *_missing_faults("shuffled", shuffled, example),
+        *_values_faults("shuffled", Shuffled, known, _EASY["shuffled"]),
+    ]
+    yield from ((rule, value) for _, rule, value in broken)
+    if "epsilon_permanent" in table:
+        rule = "shuffled: remove it, or epsilon_permanent; copies of one permanent response do not add up as independent reports"
+        yield f"{rule}, so nothing is claimed of them", ...
+    if table.get("per_period", 1) != 1:
+        yield "per_period: write 1 with shuffled, since one pool would have several reports of a device", table["per_period"]
+    epsilon = table.get("epsilon", COIN_EPSILON)
+    if not broken and not any(_nats_faults("epsilon", epsilon)) and exact(str(shuffled["central"])) >= exact(epsilon):
+        yield (
+            f"shuffled.central: write less than {epsilon}, the epsilon of a report alone; else remove shuffled",
+            shuffled["central"],
+        )
 
 
 def _parameters_faults(table: dict[str, Any]) -> Iterator[Broken]:

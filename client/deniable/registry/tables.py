@@ -210,8 +210,11 @@ class Caps:
         Largest privacy loss of one report of any metric, in nats.
     permanent
         Largest privacy loss of all reports of one permanent response, in nats.
+    shuffled_epsilon
+        The same as `epsilon` for metrics with `shuffled`, which may be larger: what a report says if a relay and a server work
+        together. None for `epsilon`.
     metrics
-        Stricter bounds than `epsilon` for single metrics, by id.
+        Stricter bounds than these for single metrics, by id.
     mechanisms
         Names of allowed mechanisms; None for all.
     domain_size
@@ -233,6 +236,7 @@ class Caps:
 
     epsilon: float = 4
     permanent: float = 4
+    shuffled_epsilon: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict, hash=False)
     mechanisms: Collection[str] | None = None
     domain_size: int | None = None
@@ -241,7 +245,9 @@ class Caps:
     budget: Budget | None = None
 
     def __post_init__(self) -> None:
-        for name, nats in (("epsilon", self.epsilon), ("permanent", self.permanent), *self.metrics.items()):
+        shuffled = self.epsilon if self.shuffled_epsilon is None else self.shuffled_epsilon
+        bounds = ("epsilon", self.epsilon), ("permanent", self.permanent), ("shuffled_epsilon", shuffled)
+        for name, nats in (*bounds, *self.metrics.items()):
             wrong = isinstance(nats, bool) or not isinstance(nats, int | float)
             if wrong or not isfinite(nats) or not 0 < nats <= LARGEST:
                 raise ParameterError(f"{name}: write a number of nats above 0 and at most {LARGEST:,.0f}", nats)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from deniable.device.waiting import Waiting
     from deniable.transport.dsn import Dsn
+    from deniable.wire.sealing import Sealer
 
 __all__ = ["Batch", "HttpPost", "Post", "Sender", "SenderSettings", "Spool", "Verdict"]
 
@@ -74,6 +75,7 @@ class Sender:
         helper: Callable[[], object] | None = None,
         # Called in the thread that makes batches, some time after `look_after`.
         upkeep: Callable[[], object] = lambda: None,
+        sealer: Sealer | None = None,  # Seals reports for a relay, in the thread that makes batches. None if the app has none.
     ) -> None:
         self._dsn = dsn
         self._settings = settings
@@ -82,6 +84,7 @@ class Sender:
         self._waiting = waiting
         self._delivered = delivered
         self._chore = chore
+        self._sealer = sealer
         if exit not in get_args(Exit):
             raise ParameterError(f"exit: write one of {', '.join(get_args(Exit))}", exit)
         self._exit = exit
@@ -351,7 +354,9 @@ class Sender:
         try:
             courier = Courier(self._orders, self._make_post, self._chore, self._count_chore_error, quiet=quiet)
             delivery = Delivery(self._dsn, self._settings.timeout, self._orders, courier)
-            dispatch = Dispatch(self._settings, self._orders, self._outbox, self._backlog, delivery, self._delivered)
+            dispatch = Dispatch(
+                self._settings, self._orders, self._outbox, self._backlog, delivery, self._delivered, self._sealer
+            )
             thread = Thread(target=self._run, args=(dispatch, courier), name="deniable-sender", daemon=True)
         except RuntimeError:  # an isolated subinterpreter has no daemon threads
             return False

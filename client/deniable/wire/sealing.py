@@ -1,0 +1,83 @@
+"""Sealed reports: what a device sends to a relay, which cannot read it.
+
+::
+
+    sealed = number of the key (1 byte), enc (32 bytes), ciphertext (payload and 16 bytes)
+    enc, ciphertext = SealBase(public key, info, aad = "", payload)      of RFC 9180 (HPKE), with
+                      DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM: 0x0020, 0x0001, 0x0001
+
+Each report is sealed by itself, with a key that is drawn for it. What it is sealed to (`binding`) names all that it is counted by.
+So it opens for no other metric, period, segment or app. All sealed reports of a metric have the same length.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deniable.process.imports import undisturbed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from deniable.wire.report import Report, Stratum
+
+LONGER = 1 + 32 + 16
+"""Bytes by which a sealed report is longer than its payload."""
+
+_HEADER = "deniable sealed report 1"
+
+
+def lacking() -> str:
+    """Say what reports cannot be sealed without and how to install it; empty if it is there. Nothing is imported."""
+    from importlib.util import find_spec  # noqa: PLC0415 - only apps with a relay need it
+
+    spec = find_spec("cryptography")
+    folders = spec.submodule_search_locations if spec else None
+    if any((Path(folder) / "hazmat" / "primitives" / "hpke.py").is_file() for folder in folders or ()):
+        return ""
+    return "its reports are sealed for a relay, which needs the package cryptography, 47 or later: pip install 'deniable[relay]'"
+
+
+def binding(app: str, stratum: Stratum, number: int) -> bytes:
+    """Return what a report is sealed to: all that it is counted by, and the number of the key, a line each. No part has a line end."""
+    return "\n".join((_HEADER, app, *map(str, stratum), str(number))).encode()
+
+
+class Sealer:
+    """Seals the reports of an app's metrics with `shuffled`, in the sending thread. Others stay as they are."""
+
+    def __init__(
+        self,
+        app: str,
+        number: int,  # of the server's public key, in [1, 255]
+        public_key: bytes,  # the server's, 32 bytes
+        fingerprints: Collection[str],  # of the metrics whose reports are sealed
+    ) -> None:
+        self._app = app
+        self._number = number
+        self._public_key = public_key
+        self._fingerprints = frozenset(fingerprints)
+        self._suite: Any = None
+        self._key: Any = None
+
+    def prepare(self) -> None:
+        """Import what sealing needs. It is slow, so the sending thread does it."""
+        with undisturbed():
+            from cryptography.hazmat.primitives import hpke  # noqa: PLC0415
+            from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey  # noqa: PLC0415
+
+        self._key = X25519PublicKey.from_public_bytes(self._public_key)
+        self._suite = hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_128_GCM)
+
+    def __call__(self, report: Report) -> Report:
+        """Return a report as it may travel: sealed once, if it must be. Whatever fails raises, and then nothing may be sent."""
+        if report.sealed or report.stratum.fingerprint not in self._fingerprints:
+            return report
+        if self._suite is None:
+            self.prepare()
+        info = binding(self._app, report.stratum, self._number)
+        sealed = bytes([self._number]) + self._suite.encrypt(report.payload, self._key, info=info)
+        if len(sealed) != len(report.payload) + LONGER:
+            raise ValueError
+        return report._replace(sealed=sealed)

@@ -76,9 +76,7 @@ class Metrics:
         for fault in admission.faults:
             off.setdefault(fault.metric, fault.words)
         mixed = [id_ for id_ in prepared if prepared[id_].metric.shuffled]
-        lack = (
-            "" if not mixed else lacking() if registry.relay else "its reports are mixed by a relay, and no [relay] is declared"
-        )
+        lack = _cannot_seal(registry) if mixed else ""
         for id_ in mixed if lack else ():
             del prepared[id_]
             off[id_] = lack
@@ -203,6 +201,11 @@ class Metrics:
     def _is_swapped(self, value: object) -> bool:
         """Return whether the answer is the id of a metric, and so the metric the answer."""
         return type(value) is str and len(value) <= _LONGEST_NAME and value in self.prepared
+
+
+def _cannot_seal(registry: Registry) -> str:
+    """Say why no report can be sealed for the relay of a registry; empty if it can."""
+    return lacking() if registry.relay else "a relay mixes its reports, and the registry declares no [relay]"
 
 
 def no_time(metric: Metric) -> ParameterError:

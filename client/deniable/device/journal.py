@@ -28,7 +28,7 @@ class SentReport:
     segment: str
     payload: str  # Its payload, in hexadecimal. This is randomised; see `deniable.explain`.
     fingerprint: str  # that of the metric's definition when the report was made
-    sealed: bool = False  # whether it was sealed for a relay; the payload is what was sealed
+    sealed: bool  # whether it was sealed for a relay; the payload is what was sealed
     # What it says by itself, such as ``jpeg``: one answer or several, and not always the true one. Empty if it names none, or the
     # definition has changed since.
     names: str = ""
@@ -99,4 +99,5 @@ class Journal:
             return []
         with self._state.transaction() as db:
             columns = "metric, version, period, segment, lower(hex(payload)), fingerprint, sealed"
-            return [SentReport(*row[:6], bool(row[6])) for row in db.execute(f"SELECT {columns} FROM journal ORDER BY id DESC")]  # noqa: S608
+            rows = db.execute(f"SELECT {columns} FROM journal ORDER BY id DESC")  # noqa: S608 - our own words
+            return [SentReport(*(*row[:-1], bool(row[-1]))) for row in rows]

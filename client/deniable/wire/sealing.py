@@ -6,8 +6,8 @@
     enc, ciphertext = SealBase(public key, info, aad = "", payload)      of RFC 9180 (HPKE), with
                       DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM: 0x0020, 0x0001, 0x0001
 
-Each report is sealed by itself, with a key that is drawn for it. What it is sealed to (`binding`) names all that it is counted by.
-So it opens for no other metric, period, segment or app. All sealed reports of a metric have the same length.
+Each report is sealed by itself, with a key that is drawn for it. It is bound (`binding`) to all that it is counted by. So it
+opens for no other app, metric, period or segment. All sealed reports of a metric have the same length.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def lacking() -> str:
 
 
 def binding(app: str, stratum: Stratum, number: int) -> bytes:
-    """Return what a report is sealed to: all that it is counted by, and the number of the key, a line each. No part has a line end."""
+    """Return what a report is bound to: all that it is counted by, and the number of the key, each on a line of its own."""
     return "\n".join((_HEADER, app, *map(str, stratum), str(number))).encode()
 
 

@@ -214,6 +214,16 @@ test("what is not known here is refused at the start, by name", async () => {
   assert.deepEqual(telemetry.stats().dropped, { off: 1 });
 });
 
+test("a metric whose reports must be sealed is refused at the start, by name, and nothing of it is sent", async () => {
+  const grr = { ...WIRE.metrics["grr"]!, shuffled: { min: 10000, delta: "0.00000001", central: "0.3" } };
+  const relay = { operator: "Example Foundation", key: "1:AAAA" };
+  const telemetry = client({ registry: { ...WIRE, relay, metrics: { ...WIRE.metrics, grr } } });
+  assert.equal(telemetry.stats().off["grr"], "its reports must be sealed for a relay, which is not known here");
+  assert.equal(await anything(telemetry, "grr", "0"), false);
+  assert.deepEqual(telemetry.stats().dropped, { off: 1 });
+  assert.equal(await telemetry.explain("grr"), null);
+});
+
 test("mistakes of the app turn the client off, and are thrown if strict", () => {
   for (const [options, why] of [
     [{ dsn: "shop" }, /the DSN cannot be read/],

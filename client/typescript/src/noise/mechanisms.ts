@@ -268,6 +268,7 @@ export const STEPS: { readonly [mechanism: string]: Steps } = {
 
 /** Why a metric cannot be recorded here, or null. */
 export function refusal(metric: SheetMetric): string | null {
+  if (metric.shuffled) return "its reports must be sealed for a relay, which is not known here";
   if (!TYPES.includes(metric.type)) return `the type "${metric.type}" is not known here`;
   const known = metric.epsilon_permanent === null ? DRAWS : STEPS;
   return Object.hasOwn(known, metric.mechanism) ? null : `the mechanism "${metric.mechanism}" is not known here`;

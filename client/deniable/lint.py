@@ -176,13 +176,12 @@ def _mixed_faults(loaded: Registry, metric: Metric, users: int | None) -> Iterat
     """Find why a metric must not be published with what it claims of mixed reports."""
     if metric.shuffled is None:
         return
-    checks = entry_points(group="deniable.claims")
     try:
-        yield from filter(None, [check.load()(metric) for check in checks])
+        unproved = [check.load()(metric) for check in entry_points(group="deniable.claims")]
     except ModuleNotFoundError:
-        checks = entry_points(group="")
-    if not checks:
-        yield "shuffled: here nothing can check its central epsilon: pip install 'deniable[aggregator]'"
+        unproved = []
+    unchecked = "shuffled: here nothing can check its central epsilon: pip install 'deniable[aggregator]'"
+    yield from filter(None, unproved or [unchecked])
     if users is not None:
         yield from filter(None, [pools.too_small(loaded, metric, users)])
     yield f"shuffled: {UNFINISHED}: leave it out until there is one"

@@ -24,6 +24,7 @@ from deniable.registry.comparison import diff
 from deniable.served_registry.derivation import derived
 from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import MAX_BYTES, Envelope, generate, seal
+from deniable.wire import sealing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,7 +68,9 @@ def registry(parser: argparse.ArgumentParser) -> Run:
         "keygen", help="draw a key pair to sign registries with, and print the public key to pin in the app"
     )
     keys.add_argument("--out", required=True, metavar="FILE", help="where the private key goes; must not exist")
-    keys.set_defaults(run=lambda parsed: _keygen(parsed.out))
+    about = "a key pair to seal reports with instead, of this number from 1 to 255; print the key of [relay]"
+    keys.add_argument("--sealing", type=int, metavar="NUMBER", help=about)
+    keys.set_defaults(run=lambda parsed: _keygen(parsed.out, parsed.sealing))
     sign = actions.add_parser("sign", help="sign what a metrics.toml turns off or down, for a server to hand to devices")
     sign.add_argument("file", nargs="?", default=_FILE, metavar="FILE", help=_DEFAULT)
     sign.add_argument("--against", required=True, metavar="FILE", help="the metrics.toml that the app brings along")
@@ -208,8 +211,12 @@ def _show(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _keygen(out: str) -> int:
-    private, public = generate()
+def _keygen(out: str, number: int | None) -> int:
+    if number is not None and not 1 <= number <= sealing.MOST_KEYS:
+        raise ConfigurationError(f"--sealing {number}: number keys from 1 to {sealing.MOST_KEYS}")
+    if number is not None and (lack := sealing.lacking()):
+        raise ConfigurationError(f"no key can be drawn: {lack}")
+    private, public = generate() if number is None else sealing.generate(number)
     try:
         with os.fdopen(os.open(out, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
             file.write(private)

@@ -8,6 +8,7 @@ from decimal import Decimal, InvalidOperation
 
 from deniable.errors import ParameterError
 from deniable.frozen import dataclass
+from deniable.wire.sealing import MOST_KEYS
 
 __all__ = ["UNFINISHED", "Relay", "Shuffled"]
 
@@ -15,7 +16,6 @@ UNFINISHED = "this version has no relay yet, and its server takes no sealed repo
 """What is not built yet. Whatever speaks of mixed reports says it."""
 
 _KEY_BYTES = 32
-_MOST_KEYS = 255
 _LONGEST_NAME = 80
 _LEAST_CROWD, _LARGEST_CROWD = 2, 1 << 40
 
@@ -50,7 +50,7 @@ class Relay:
             raise ParameterError(f"{rule}, such as 'Example Foundation'", name)
         match = re.fullmatch(r"([1-9][0-9]{0,2}):([A-Za-z0-9+/]{43}=)", self.key) if isinstance(self.key, str) else None
         # There are several ways to write the same bytes. Only one is read.
-        known = match is not None and int(match[1]) <= _MOST_KEYS and b64encode(b64decode(match[2])).decode() == match[2]
+        known = match is not None and int(match[1]) <= MOST_KEYS and b64encode(b64decode(match[2])).decode() == match[2]
         if not known:
             raise ParameterError("key: write what `deniable registry keygen --sealing NUMBER` prints, all of it", self.key)
 

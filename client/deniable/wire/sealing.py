@@ -12,6 +12,7 @@ opens for no other app, metric, period or segment. All sealed reports of a metri
 
 from __future__ import annotations
 
+from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 LONGER = 1 + 32 + 16
 """Bytes by which a sealed report is longer than its payload."""
 
+MOST_KEYS = 255
+"""Highest number of a key."""
+
 _HEADER = "deniable sealed report 1"
 
 
@@ -36,7 +40,18 @@ def lacking() -> str:
     folders = spec.submodule_search_locations if spec else None
     if any((Path(folder) / "hazmat" / "primitives" / "hpke.py").is_file() for folder in folders or ()):
         return ""
-    return "its reports are sealed for a relay, which needs the package cryptography, 47 or later: pip install 'deniable[relay]'"
+    return "reports for a relay are sealed, which needs the package cryptography, 47 or later: pip install 'deniable[relay]'"
+
+
+def generate(number: int) -> tuple[bytes, str]:
+    """Draw a key pair of the server: PKCS #8 in PEM, not encrypted; and the key of a registry's [relay], with its number."""
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - see `lacking`
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey  # noqa: PLC0415
+
+    key = X25519PrivateKey.generate()
+    none = serialization.NoEncryption()
+    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, none)
+    return private, f"{number}:{b64encode(key.public_key().public_bytes_raw()).decode()}"
 
 
 def binding(app: str, stratum: Stratum, number: int) -> bytes:

@@ -557,6 +557,13 @@ def test_plan_and_report_say_what_readers_learn(shipped, report, capsys):
 
 @pytest.mark.parametrize("share", [1.0, 0.999, 0.3, 0.01])
 @pytest.mark.parametrize("reports", [1, 2, 13, 365, 8760])
+@pytest.mark.parametrize("epsilon", [0.01, 1, 4])
+def test_the_guess_is_that_of_the_distribution_of_losses(epsilon, reports, share):
+    """The sum of a few lines is what the exact total of the accounting says."""
+    spend = Spend(round(epsilon * MICRO), reports, share)
+    assert right(spend.cost, reports, share) == pytest.approx((1 + together([spend]).delta(0)) / 2, abs=1e-6)
+
+
 def test_of_a_metric_that_a_relay_mixes_the_local_epsilon_is_said_first(written):
     """Then what the server learns, with its delta and condition, with half of the reports honest, and in a year."""
     page = first_page(document(written(relay_toml(relay=RELAY | {"operator": "<b>Example</b>"}))))
@@ -564,19 +571,12 @@ def test_of_a_metric_that_a_relay_mixes_the_local_epsilon_is_said_first(written)
     parts = [
         "A report alone: at most ε = 3, whoever sees it, also if <b>Example</b> and the server work together.",
         "at most ε = 0.3 of it, with delta 1e-08; with half of them 0.42.",
-        "All 12 reports of a year together: 36 as a plain sum",
+        "All 13 reports of a year together: 39 as a plain sum",
         UNFINISHED,
     ]
     places = [line.index(part) for part in parts]
     assert places == sorted(places)
     assert "is mixed by a relay" not in document(written(registry_toml(metric_toml("m"))))
-
-
-@pytest.mark.parametrize("epsilon", [0.01, 1, 4])
-def test_the_guess_is_that_of_the_distribution_of_losses(epsilon, reports, share):
-    """The sum of a few lines is what the exact total of the accounting says."""
-    spend = Spend(round(epsilon * MICRO), reports, share)
-    assert right(spend.cost, reports, share) == pytest.approx((1 + together([spend]).delta(0)) / 2, abs=1e-6)
 
 
 def test_posteriors():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from mixing import SHUFFLED, mixed_toml, relay_toml
@@ -112,3 +114,15 @@ def test_the_plan_says_both(tmp_path, capsys):
     assert (figures["local"], figures["central"], figures["min"]) == (3.0, 0.3, 10_000)
     assert cli.main(["plan", str(path), "--users", "20000"]) == 0
     assert "drops pools" not in capsys.readouterr().out
+
+
+def test_the_figures_of_the_page():
+    """As they are computed, rounded up."""
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "relay.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d) \| (\d+) \| ([\d.]+) \| ([\d.]+) \|$", page, re.MULTILINE)
+    assert len(rows) == 5
+    for epsilon, least, central, half in rows:
+        shuffled = {"min": int(least), "delta": 1e-8, "central": 1e-3}
+        reports = relay.crowd(metric_of(relay_toml(mixed_toml(epsilon=int(epsilon), shuffled=shuffled))))
+        figures = [readers.upward(relay.central(each, 1e-8)) for each in (reports, reports.half)]
+        assert figures == [central, half]

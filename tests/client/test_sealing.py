@@ -154,9 +154,9 @@ def test_from_record_to_the_wire(client_of):
     (payload,) = opened(mixed)
     assert len(payload) == 1
     assert len(b64decode(plain["payloads"])) == 1
-    shown = {each.metric: each for each in client._session.sent(client._metrics.registry)}
-    assert (shown["m"].payload, shown["m"].sealed, shown["plain"].sealed) == (payload.hex(), True, False)
-    assert f"{payload.hex()}, sealed, which says" in str(shown["m"])
+    by_metric = {each.metric: each for each in client._session.sent(client._metrics.registry)}
+    assert (by_metric["m"].payload, by_metric["m"].sealed, by_metric["plain"].sealed) == (payload.hex(), True, False)
+    assert f"{payload.hex()}, sealed, which says" in str(by_metric["m"])
 
 
 def test_retries_halves_and_the_spool_have_the_same_bytes():
@@ -188,9 +188,9 @@ def test_a_server_that_is_away_gets_the_same_bytes_later(client_of):
     assert {group["payloads"] for group in arrived} == before
     assert len(before) == 1
     assert len(opened(arrived[0])) == 1
-    (shown,) = [each for each in second._session.sent(second._metrics.registry) if each.metric == "m"]
-    assert shown.sealed
-    assert shown.payload == opened(arrived[0])[0].hex()
+    (report,) = [each for each in second._session.sent(second._metrics.registry) if each.metric == "m"]
+    assert report.sealed
+    assert report.payload == opened(arrived[0])[0].hex()
 
 
 def test_what_waits_on_the_device_is_sealed_before_it_is_on_disk(client_of, tmp_path):

@@ -188,7 +188,7 @@ def test_lint_says_that_it_is_not_finished(linted):
 
 
 @pytest.mark.parametrize(
-    ("change", "rules"),
+    ("change", "expected"),
     [
         ({}, []),
         ({"min": 100}, ["100 reports are too few for anything less than 3 at delta 1e-08: write min = 9100"]),
@@ -198,25 +198,25 @@ def test_lint_says_that_it_is_not_finished(linted):
         ),
     ],
 )
-def test_a_claim_that_is_not_proved_is_refused(linted, change, rules):
+def test_a_claim_that_is_not_proved_is_refused(linted, change, expected):
     """The reports that a pool has at least must give the central epsilon that is declared; lint says what would."""
-    found, findings = linted(relay_toml(mixed_toml(shuffled=SHUFFLED | change)))
-    assert found == [f"shuffled.central: {rule}" for rule in rules]
+    rules, findings = linted(relay_toml(mixed_toml(shuffled=SHUFFLED | change)))
+    assert rules == [f"shuffled.central: {rule}" for rule in expected]
     assert "epsilon 3 holds whoever sees a report; the server learns at most" in findings.notes[0].facts["mixed"]
 
 
 def test_where_nothing_can_check_a_claim_it_is_refused(linted, monkeypatch):
     """Without numpy and scipy, lint does not take the word of the file."""
     monkeypatch.setattr("deniable.lint.entry_points", lambda group: [])  # noqa: ARG005
-    found, _ = linted(relay_toml())
-    assert found == ["shuffled: here nothing can check its central epsilon: pip install 'deniable[aggregator]'"]
+    rules, _ = linted(relay_toml())
+    assert rules == ["shuffled: here nothing can check its central epsilon: pip install 'deniable[aggregator]'"]
 
     class Broken:
         def load(self):
             raise ModuleNotFoundError(name="scipy")
 
     monkeypatch.setattr("deniable.lint.entry_points", lambda group: [Broken()])  # noqa: ARG005
-    assert linted(relay_toml())[0] == found
+    assert linted(relay_toml())[0] == rules
 
 
 @pytest.mark.parametrize(
@@ -233,8 +233,8 @@ def test_where_nothing_can_check_a_claim_it_is_refused(linted, monkeypatch):
 def test_segments_that_split_a_crowd_are_refused(linted, segments, sample, users, enough):
     """So many users, spread evenly over segments and sampled, must fill each pool. What lint says is needed is enough."""
     text = relay_toml(mixed_toml(segments=segments, sample=sample), segments=PLATFORM)
-    found, findings = linted(text, users)
-    assert bool(found) is not enough
+    rules, findings = linted(text, users)
+    assert bool(rules) is not enough
     needed = int(findings.notes[0].facts["mixed"].partition(" users who")[0].rpartition(" ")[2].replace(",", ""))
     assert linted(text, needed)[0] == []
     assert linted(text, needed - 1)[0] != []

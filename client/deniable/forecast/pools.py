@@ -33,8 +33,8 @@ def too_small(
     reports = int(users * Fraction(metric.sample)) // parts
     if reports >= metric.shuffled.min:
         return ""
-    each = f" of each of {parts:,} combinations of segments" if parts > 1 else ""
+    cell = f" of each of {parts:,} combinations of segments" if parts > 1 else ""
     fewer = "use fewer segments, or " if parts > 1 else "write "
     mend = f"{fewer}a longer period, or a smaller min with a larger central"
-    few = f"{users:,} users make {reports:,} reports{each} a period, and a relay drops pools below {metric.shuffled.min:,}"
+    few = f"{users:,} users make {reports:,} reports{cell} a period, and a relay drops pools below {metric.shuffled.min:,}"
     return f"shuffled: {few}; {mend}"

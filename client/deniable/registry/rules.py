@@ -15,12 +15,29 @@ from deniable.registry import hierarchy, period
 from deniable.registry.answers import types
 from deniable.registry.hierarchy import WORD
 from deniable.registry.relay import Relay, Shuffled
-from deniable.registry.tables import GRACE, Analysts, Budget, Caps, Experiment, Publication, Retention, covered, duration
+from deniable.registry.tables import (
+    GRACE,
+    USUAL,
+    Analysts,
+    Budget,
+    Caps,
+    Experiment,
+    Publication,
+    Retention,
+    covered,
+    duration,
+    listed,
+    missing_keys,
+    nearest_key,
+    refused_values,
+    unknown_keys,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterator
 
     from deniable.registry.answers.domain import Broken
+    from deniable.registry.tables import Found
 
 FORMAT = 1
 COIN_EPSILON = "1.0986122886681098"  # ln 3, the loss of two fair coins; only the coin mechanism may leave out its epsilon
@@ -39,12 +56,6 @@ TABLES: dict[str, tuple[type[Budget | Caps | Publication | Retention | Analysts 
 
 TOP = ("format", "revision", "app", "segments", "generalize", "experiments", *TABLES, "metrics")
 
-_EASY: dict[str, dict[str, object]] = {
-    "relay": {"operator": "somebody", "key": f"1:{'A' * 43}="},
-    "shuffled": {"min": 2, "delta": "1e-300", "central": "1e-300"},
-}
-"""Sound values of keys that have no default, by table: where one is missing, the others are checked all the same."""
-
 _IN_CODE_ONLY = ("metrics", "budget")  # of caps: a file has an epsilon in each metric, and its own [budget]
 
 _ID = re.compile(r"[a-z][a-z0-9_]*(?:[.-][a-z0-9_]+)*")
@@ -53,26 +64,6 @@ ID_RULE = f"write an id as lower-case words joined by dots or dashes, with at mo
 """What `is_id` checks."""
 _MOST_TOGETHER = 1_000_000
 _DEVICES = r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?"
-
-_Rest = tuple[str, str, object]  # metric, rule, value: a Fault without its file
-
-
-def _listed(names: Iterable[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} or {last}" if others else last
-
-
-def _unknown(where: str, of: str, known: Sequence[str], table: dict[str, Any], place: str = "") -> Iterator[_Rest]:
-    for key in table:
-        if key not in known:
-            yield where, f"{place}{key} is no key {of}: write {_nearest(key, known) or f'one of {_listed(known)}'}", ...
-
-
-def _nearest(key: str, known: Iterable[str]) -> str | None:
-    """Return the key that a mistyped one may have meant; None if none is like it."""
-    from deniable.registry.lookalike import nearest  # noqa: PLC0415 - only a mistake needs it
-
-    return nearest(key, known)
 
 
 def is_id(value: object) -> bool:
@@ -85,7 +76,7 @@ def is_revision(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < MAX_REVISION
 
 
-def _app_faults(app: object) -> Iterator[_Rest]:
+def _app_faults(app: object) -> Iterator[Found]:
     if not is_id(app):
         yield "-", "app: write a lower-case name in quotes, such as 'shop'", app
     elif re.fullmatch(_DEVICES, str(app)):
@@ -95,11 +86,11 @@ def _app_faults(app: object) -> Iterator[_Rest]:
 def faults_of(
     document: dict[str, Any],  # the parsed TOML
     keys: tuple[str, ...],  # the keys that a metric may have
-) -> Iterator[_Rest]:
+) -> Iterator[Found]:
     """Find every fault of a registry: the metric (``"-"`` for the file), the broken rule, and the value that breaks it."""
-    yield from _unknown("-", "of a registry", TOP, document)
+    yield from unknown_keys("-", "of a registry", TOP, document)
     # One mistyped key is one fault: it is not missing as well.
-    document = {_nearest(key, TOP) or "": value for key, value in document.items() if key not in TOP} | document
+    document = {nearest_key(key, TOP) or "": value for key, value in document.items() if key not in TOP} | document
     if document.get("format") != FORMAT or isinstance(document["format"], bool):  # True == 1
         yield "-", f"format: write {FORMAT}, which this version reads", document.get("format")
     yield from _app_faults(document.get("app"))
@@ -132,49 +123,19 @@ def faults_of(
             yield id_, "write a metric as a table, with its own lines", table
 
 
-def _table_faults(name: str, table: object) -> Iterator[_Rest]:
+def _table_faults(name: str, table: object) -> Iterator[Found]:
     """Find the faults of a table that holds for all metrics."""
     made_of, example = TABLES[name]
     if not isinstance(table, dict):
         yield "-", f"{name}: write a table such as {example}", table
         return
     known = [each.name for each in fields(made_of) if name != "caps" or each.name not in _IN_CODE_ONLY]
-    yield from _unknown("-", f"of [{name}]", known, table, f"{name}.")
-    yield from _missing_faults(name, table, example)
-    yield from _values_faults(name, made_of, {key: value for key, value in table.items() if key in known}, _EASY.get(name, {}))
+    yield from unknown_keys("-", f"of [{name}]", known, table, f"{name}.")
+    yield from missing_keys(name, table, example)
+    yield from refused_values(name, made_of, {key: value for key, value in table.items() if key in known}, USUAL.get(name, {}))
 
 
-def _missing_faults(name: str, table: dict[str, Any], example: str) -> Iterator[_Rest]:
-    needed = _EASY.get(name, {})
-    meant = {_nearest(key, needed) for key in table if key not in needed}  # a mistyped key is one fault, and not missing as well
-    for key in needed:
-        if key not in table and key not in meant:
-            yield "-", f"{name}.{key} is missing: write all keys, such as {example}", ...
-
-
-def _values_faults(
-    name: str,
-    made_of: Callable[..., object],
-    table: dict[str, Any],
-    usual: dict[str, object],  # values of keys that have no default
-) -> Iterator[_Rest]:
-    """Find what a table refuses, key by key. What is about a key as well that was refused before is not known."""
-    refused: set[str] = set()
-    while True:
-        try:
-            made_of(**usual | {key: value for key, value in table.items() if key not in refused})
-        except ParameterError as error:
-            key = error.rule.partition(":")[0]
-            if refused.isdisjoint(re.findall(r"\w+", error.rule)):
-                yield "-", f"{name}.{error.rule}", error.value
-            if key in refused or key not in table:
-                return
-            refused.add(key)
-        else:
-            return
-
-
-def _segments_faults(segments: dict[str, Any]) -> Iterator[_Rest]:
+def _segments_faults(segments: dict[str, Any]) -> Iterator[Found]:
     for name, values in segments.items():
         if not WORD.fullmatch(name):
             yield "-", "write the name of a segment as one word of letters, digits and _.+-", name
@@ -184,7 +145,7 @@ def _segments_faults(segments: dict[str, Any]) -> Iterator[_Rest]:
             yield "-", f"segments.{name}: list each value once", values
 
 
-def _generalize_faults(table: object, segments: dict[str, Any]) -> Iterator[_Rest]:
+def _generalize_faults(table: object, segments: dict[str, Any]) -> Iterator[Found]:
     if not isinstance(table, dict):
         yield "-", 'generalize: write a table of segments, such as { version = "." }', table
         return
@@ -195,7 +156,7 @@ def _generalize_faults(table: object, segments: dict[str, Any]) -> Iterator[_Res
             yield "-", rule, value
 
 
-def _experiments_faults(table: object, segments: dict[str, Any]) -> Iterator[_Rest]:
+def _experiments_faults(table: object, segments: dict[str, Any]) -> Iterator[Found]:
     example = '{ base = "control", planned = 0.02 }'
     if not isinstance(table, dict):
         yield "-", f"experiments: write a table of segments, such as {{ arm = {example} }}", table
@@ -213,30 +174,30 @@ def _experiments_faults(table: object, segments: dict[str, Any]) -> Iterator[_Re
             yield "-", f"experiments.{name}: write a table such as {example}", declared
             continue
         known = [each.name for each in fields(Experiment)]
-        yield from _unknown("-", "of an experiment", known, declared, f"experiments.{name}.")
+        yield from unknown_keys("-", "of an experiment", known, declared, f"experiments.{name}.")
         usual = {"base": arms[0], "planned": 0.5}
-        yield from _values_faults(
+        yield from refused_values(
             f"experiments.{name}", Experiment, {key: declared[key] for key in declared if key in known}, usual
         )
         base, split = declared["base"], declared.get("split")
         if isinstance(base, str) and base not in arms:
-            yield "-", f"experiments.{name}.base: write one of the arms, {_listed(arms)}", base
+            yield "-", f"experiments.{name}.base: write one of the arms, {listed(arms)}", base
         if isinstance(split, dict) and split and set(split) != set(arms):
             yield "-", f"experiments.{name}.split: write a number for each of the arms, {', '.join(arms)}", sorted(split)
 
 
 def _metric_faults(
     id_: str, table: dict[str, Any], segments: dict[str, Any], keys: tuple[str, ...], grace: str
-) -> Iterator[_Rest]:
+) -> Iterator[Found]:
     unquoted = [key for key, value in table.items() if key not in keys and isinstance(value, dict)]
     for key in unquoted:
         full = f"{id_}.{key}"
         yield id_, f'[metrics.{full}] is an id with a dot, which needs quotes: write [metrics."{full}"]', ...
     if len(unquoted) == len(table) > 0:
         return
-    yield from _unknown(id_, "of a metric", keys, {key: value for key, value in table.items() if key not in unquoted})
+    yield from unknown_keys(id_, "of a metric", keys, {key: value for key, value in table.items() if key not in unquoted})
     # One mistyped key is one fault: it is not missing as well.
-    meant = {_nearest(key, keys): value for key, value in table.items() if key not in keys and key not in unquoted}
+    meant = {nearest_key(key, keys): value for key, value in table.items() if key not in keys and key not in unquoted}
     table = {key: value for key, value in meant.items() if key} | table
     for rule, value in chain(
         _domain_faults(table),
@@ -311,9 +272,9 @@ def _shuffled_faults(table: dict[str, Any]) -> Iterator[Broken]:
     names = [each.name for each in fields(Shuffled)]
     known = {key: value for key, value in shuffled.items() if key in names}
     broken = [
-        *_unknown("", "of shuffled", names, shuffled, "shuffled."),
-        *_missing_faults("shuffled", shuffled, example),
-        *_values_faults("shuffled", Shuffled, known, _EASY["shuffled"]),
+        *unknown_keys("", "of shuffled", names, shuffled, "shuffled."),
+        *missing_keys("shuffled", shuffled, example),
+        *refused_values("shuffled", Shuffled, known, USUAL["shuffled"]),
     ]
     yield from ((rule, value) for _, rule, value in broken)
     if "epsilon_permanent" in table:
@@ -356,7 +317,7 @@ def _upkeep_faults(table: dict[str, Any], grace: str) -> Iterator[Broken]:
         yield "answers_per_month: remove it; only a metric with epsilon_permanent has it", table["answers_per_month"]
     yield from _delay_faults(table, grace)
     if table.get("period", "day") not in period.LENGTHS:
-        yield f"period: write {_listed(period.LENGTHS)}", table["period"]
+        yield f"period: write {listed(period.LENGTHS)}", table["period"]
     yield from _shift_faults(table)
     yield from _group_faults(table)
     yield from _public_faults(table)

@@ -1,11 +1,14 @@
-"""The tables of a registry that hold for all metrics: experiments, publication, retention, analysts, budget, caps."""
+"""The tables of a registry that hold for all metrics: experiments, publication, retention, analysts, budget, caps.
+
+Below them stands how the keys of any table are checked.
+"""
 
 from __future__ import annotations
 
 import re
 from datetime import timedelta
 from math import inf, isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.frozen import dataclass, field, fields
@@ -13,7 +16,7 @@ from deniable.messages.percent import meant_percent
 from deniable.wire.layout import MAX_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 __all__ = ["GRACE", "MIN_REPORTS", "Analysts", "Budget", "Caps", "Experiment", "Publication", "Retention", "covered", "duration"]
 
@@ -263,3 +266,64 @@ class Caps:
                 continue
             if isinstance(size, bool) or not isinstance(size, int) or size < least:
                 raise ParameterError(f"{name}: write a whole number of at least {least}", size)
+
+
+Found = tuple[str, str, object]
+"""A metric, a rule and the value that breaks it: a fault without its file."""
+
+USUAL: dict[str, dict[str, object]] = {
+    "relay": {"operator": "somebody", "key": f"1:{'A' * 43}="},
+    "shuffled": {"min": 2, "delta": "1e-300", "central": "1e-300"},
+}
+"""Sound values of keys that have no default, by table: where one is missing, the others are checked all the same."""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Write names as a choice, such as ``hour, day or week``."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def unknown_keys(where: str, of: str, known: Sequence[str], table: dict[str, Any], place: str = "") -> Iterator[Found]:
+    """Find keys that a table may not have."""
+    for key in table:
+        if key not in known:
+            yield where, f"{place}{key} is no key {of}: write {nearest_key(key, known) or f'one of {listed(known)}'}", ...
+
+
+def nearest_key(key: str, known: Iterable[str]) -> str | None:
+    """Return the key that a mistyped one may have meant; None if none is like it."""
+    from deniable.registry.lookalike import nearest  # noqa: PLC0415 - only a mistake needs it
+
+    return nearest(key, known)
+
+
+def missing_keys(name: str, table: dict[str, Any], example: str) -> Iterator[Found]:
+    """Find keys of `USUAL` that a table lacks."""
+    needed = USUAL.get(name, {})
+    meant = {nearest_key(key, needed) for key in table if key not in needed}  # a mistyped key is not missing as well
+    for key in needed:
+        if key not in table and key not in meant:
+            yield "-", f"{name}.{key} is missing: write all keys, such as {example}", ...
+
+
+def refused_values(
+    name: str,
+    made_of: Callable[..., object],
+    table: dict[str, Any],
+    usual: dict[str, object],  # values of keys that have no default
+) -> Iterator[Found]:
+    """Find what a table refuses, key by key. What is about a key as well that was refused before is not known."""
+    refused: set[str] = set()
+    while True:
+        try:
+            made_of(**usual | {key: value for key, value in table.items() if key not in refused})
+        except ParameterError as error:
+            key = error.rule.partition(":")[0]
+            if refused.isdisjoint(re.findall(r"\w+", error.rule)):
+                yield "-", f"{name}.{error.rule}", error.value
+            if key in refused or key not in table:
+                return
+            refused.add(key)
+        else:
+            return

@@ -118,10 +118,10 @@ def sentence(
     if reports is None or metric.shuffled is None or registry.relay is None:
         return ""
     delta, operator = float(metric.shuffled.delta), registry.relay.operator
-    half, several = upward(central(reports.half, delta)), replace(reports, count=count)
+    half, year = upward(central(reports.half, delta)), replace(reports, count=count)
     together = ""
     if count > 1:
-        total = upward(crowds.epsilon([several], delta))
+        total = upward(crowds.epsilon([year], delta))
         together = (
             f" All {count:,} reports of a year together: {upward(count * reports.local)} as a plain sum, and {total} so mixed."
         )

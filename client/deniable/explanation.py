@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deniable.registry.relay import Shuffled
     from deniable.registry.tables import Budget
 
-__all__ = ["Explanation", "mixed"]
+__all__ = ["Explanation"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ class Registry:
     digest
         SHA-256 of its text, or of the texts of all files of a folder, one after another.
     relay
-        Who mixes the reports of metrics with `shuffled`, and the key that they are sealed to. None if no metric has that.
+        Who mixes the reports of metrics with ``shuffled``, and the key that they are sealed to. None if no metric has that.
     older
         Versions of metrics that only earlier registries declare. Apps may still use them (see ``deniable.registry.published``).
     """

@@ -10,8 +10,6 @@ from deniable.errors import ParameterError
 from deniable.frozen import dataclass
 from deniable.wire.sealing import MOST_KEYS
 
-__all__ = ["UNFINISHED", "Relay", "Shuffled"]
-
 UNFINISHED = "this version has no relay yet, and its server takes no sealed reports, so nothing would be counted"
 """What is not built yet. Whatever speaks of mixed reports says it."""
 

@@ -214,7 +214,7 @@ class Caps:
     permanent
         Largest privacy loss of all reports of one permanent response, in nats.
     shuffled_epsilon
-        The same as `epsilon` for metrics with `shuffled`, which may be larger: what a report says if a relay and a server work
+        The same as `epsilon` for metrics with ``shuffled``, which may be larger: what a report says if a relay and a server work
         together. None for `epsilon`.
     metrics
         Stricter bounds than these for single metrics, by id.

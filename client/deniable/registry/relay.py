@@ -10,6 +10,8 @@ from deniable.errors import ParameterError
 from deniable.frozen import dataclass
 from deniable.wire.sealing import MOST_KEYS
 
+__all__ = ["Relay", "Shuffled"]
+
 UNFINISHED = "this version has no relay yet, and its server takes no sealed reports, so nothing would be counted"
 """What is not built yet. Whatever speaks of mixed reports says it."""
 
@@ -20,7 +22,7 @@ _LEAST_CROWD, _LARGEST_CROWD = 2, 1 << 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relay:
-    """Who mixes the reports of metrics with `shuffled`, and the key of the server that they are sealed to.
+    """Who mixes the reports of metrics with ``shuffled``, and the key of the server that they are sealed to.
 
     It ships with the app. No registry that a server hands out has one: a key for one device alone would mark its reports.
 
@@ -29,7 +31,7 @@ class Relay:
     operator
         Who runs the relay, as people shall read it. It must be somebody else than who runs the server.
     key
-        The server's public key (X25519), as `deniable registry keygen --sealing` prints it: its number from 1 to 255, a colon,
+        The server's public key (X25519), as ``deniable registry keygen --sealing`` prints it: its number from 1 to 255, a colon,
         and the base64 of 32 bytes.
 
     Raises
@@ -78,7 +80,7 @@ class Shuffled:
         Delta of the claim as written, above 0 and at most 1 / (100 min).
     central
         Epsilon of the claim in nats, as written: what the server learns of a report, but for delta, if it and the relay do not
-        work together and `min` reports of the pool are honest. `deniable registry lint` refuses one that is not proved.
+        work together and ``min`` reports of the pool are honest. ``deniable registry lint`` refuses one that is not proved.
 
     Raises
     ------

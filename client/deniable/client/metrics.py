@@ -28,6 +28,7 @@ _LONGEST_NAME = 100  # characters that are looked at of a name that is not decla
 _UNNAMED = "; the name itself is told where the DSN leads to localhost, and with strict=True"
 _UNEXPLAINED = f"explain was given a metric that the registry does not declare{_UNNAMED}"
 _SWAPPED = "the arguments are swapped: write the metric first, and then the answer"
+_LEFT_OUT = "the served registry leaves it out"
 _MOST_UNKNOWN = 100  # the nearest declared name is searched for this many unknown names
 
 
@@ -74,6 +75,9 @@ class Metrics:
         off = {id_: str(error) for id_, error in missing.items()}
         for fault in admission.faults:
             off.setdefault(fault.metric, fault.words)
+        for id_ in self._declared:
+            if id_ not in registry.metrics:
+                off[id_] = _LEFT_OUT
         # Replaced in one step: a thread that records meanwhile sees the metrics of one registry.
         self.prepared, self.off = prepared, off
         self.registry = registry

@@ -318,7 +318,7 @@ export class Telemetry<S extends Sheet> {
 
   /** Read from the state; where there is none, none is made. */
   async #read<T>(block: (...parts: Parts) => T, nothing: T): Promise<T> {
-    return this.#disabled || !(await this.#store.begun()) ? nothing : this.#store.transactAll(block);
+    return this.#store && (await this.#store.begun()) ? this.#store.transactAll(block) : nothing;
   }
 
   /** How many reports are not sent yet. */

@@ -1,7 +1,7 @@
 /** A registry from the server: signed, and only ever stricter than the app's own. Apps that pin a key load it. */
 
 import type { lesser } from "./device/limits.js";
-import type { Limit, Limits, Served, Store } from "./device/state.js";
+import type { Limits, Served, Store } from "./device/state.js";
 import type { jitter } from "./noise/chance.js";
 import type { Sheet } from "./sheet.js";
 import type { Sender } from "./wire/sender.js";
@@ -24,6 +24,7 @@ interface Restriction {
   readonly limits: Limits;
 }
 
+const isSample = (text: unknown): boolean => typeof text === "string" && SAMPLE.test(text);
 const dayOf = (moment: number): string => new Date(moment).toISOString().slice(0, 10);
 const isDay = (text: unknown): boolean => {
   const date = new Date(typeof text === "string" && text >= "0001" ? text : NaN);
@@ -34,18 +35,15 @@ const isDay = (text: unknown): boolean => {
 export function read(text: string): Restriction | null {
   try {
     const { app, metrics, revision } = JSON.parse(text) as { app: string; metrics: Limits; revision: number };
-    const limits = Object.keys(metrics)
-      .sort()
-      .map((id): [string, Limit] => [id, { sample: metrics[id]!.sample, until: metrics[id]!.until }]);
-    // Numbers among the names have an order of their own in an object. So it is written by hand.
-    const written = limits.map(([id, limit]) => `"${id}":${JSON.stringify(limit)}`);
+    const ids = Object.keys(metrics).sort();
+    const limits: Limits = Object.fromEntries(ids.map((id) => [id, { sample: metrics[id]!.sample, until: metrics[id]!.until }]));
     const right =
-      text === `{"app":"${app}","metrics":{${written.join()}},"revision":${revision}}` &&
-      [app, ...limits.map(([id]) => id)].every((id) => ID.test(id)) &&
-      limits.every(([, { sample, until }]) => typeof sample === "string" && SAMPLE.test(sample) && (until === null || isDay(until))) &&
+      text === JSON.stringify({ app, metrics: limits, revision }) &&
+      [app, ...ids].every((id) => typeof id === "string" && ID.test(id)) &&
+      Object.values(limits).every(({ sample, until }) => isSample(sample) && (until === null || isDay(until))) &&
       Number.isSafeInteger(revision) &&
       revision > 0;
-    return right ? { app, revision, limits: Object.fromEntries(limits) } : null;
+    return right ? { app, revision, limits } : null;
   } catch {
     return null;
   }

@@ -42,6 +42,7 @@ interface Request {
   secret: string;
   consent: boolean;
   dsn: string;
+  registry_key?: string;
   month: string;
   given: boolean;
 }
@@ -51,7 +52,7 @@ let now = 0;
 let store: LastingStore;
 let consent = false;
 let device: Telemetry<Sheet>;
-let options: { dsn: string; segments: { [name: string]: string } };
+let options: { dsn: string; segments: { [name: string]: string }; registryKey?: string };
 
 const oracle = (request: Request): Oracle => oracleOf(sheet.metrics[request.metric]!);
 
@@ -132,6 +133,7 @@ const answers: { [request: string]: (request: Request) => unknown } = {
     await store.transact((state) => (state.secret = request.secret));
     consent = request.consent;
     options = { dsn: request.dsn ?? "http://pk_conformance@127.0.0.1:9/shop", segments: request.segments };
+    if (request.registry_key) options.registryKey = request.registry_key;
     begin();
     return {};
   },

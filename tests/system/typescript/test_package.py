@@ -100,6 +100,16 @@ def test_it_can_be_installed_elsewhere(package, node, tmp_path):
     assert printed == "init,fileStore,Receipt,TEXTS,answerOf,capture\n"
 
 
+def test_the_release_publishes_the_package(package, tmp_path):
+    """What the workflow runs, without provenance, which needs GitHub, and without a registry: npm takes the file for a file."""
+    workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8")
+    (files,) = re.findall(r"run: npx --yes npm@\S+ publish --provenance --access public (\S+)$", workflow, re.MULTILINE)
+    (tmp_path / "npm").mkdir()
+    run("npm", "pack", "--silent", "--pack-destination", tmp_path / "npm", cwd=package)
+    printed = run("sh", "-c", f"npm publish --dry-run --offline --access public {files}", cwd=tmp_path)
+    assert printed == f"+ deniable@{deniable.__version__}\n"
+
+
 def test_the_lock_file_names_no_registry():
     """Anyone's own registry serves it."""
     lock = json.loads((SOURCE / "package-lock.json").read_text("utf-8"))

@@ -121,5 +121,7 @@ def fingerprint(
     answers = metric.values or (*metric.range, metric.unit, metric.scale) * (metric.axis is not None)
     # A device and a server may declare one id and version differently. Without the fingerprint, the server would count these
     # reports wrongly, and nothing would show it. With it, the server refuses them.
-    meaning = json.dumps([metric.id, metric.version, metric.type, answers, metric.period, metric.segments, mechanism])
-    return sha256(meaning.encode()).hexdigest()[:16]
+    meaning = [metric.id, metric.version, metric.type, answers, metric.period, metric.segments, mechanism]
+    # With it a report of a registry that claims another crowd, or none, is refused: nobody can claim one and mix another.
+    meaning += [metric.shuffled.meaning] if metric.shuffled else []
+    return sha256(json.dumps(meaning).encode()).hexdigest()[:16]

@@ -18,6 +18,7 @@ from deniable.source import OS
 if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
+    from deniable.registry.relay import Shuffled
     from deniable.registry.tables import Budget
 
 __all__ = ["Explanation"]
@@ -52,6 +53,10 @@ class Explanation:
         Share of answers that are recorded, in (0, 1].
     delay
         For how long a report waits on the device at most, such as ``12h``; None if it may travel at once.
+    shuffled
+        What is claimed besides once a relay has mixed the reports; None if they go to the server as they are.
+    relay
+        Who runs the relay; empty if there is none.
     says
         What one report says of the answer, in a sentence.
     report_bytes
@@ -77,6 +82,8 @@ class Explanation:
     period: str
     sample: float
     delay: str | None
+    shuffled: Shuffled | None
+    relay: str
     says: str
     report_bytes: int
     row_bits: float
@@ -108,7 +115,7 @@ class Explanation:
         """
         metric = registry.metrics.get(id_)
         if metric is None:
-            from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
+            from deniable.messages.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
 
             raise ParameterError(f"{id_!r} is not declared in the registry{did_you_mean(id_, registry.metrics)}")
         declared = Declared.of(metric)
@@ -129,6 +136,8 @@ class Explanation:
             period=metric.period,
             sample=float(metric.sample),
             delay=metric.delay,
+            shuffled=metric.shuffled,
+            relay=registry.relay.operator if registry.relay and metric.shuffled else "",
             says=_says(metric, mechanism),
             report_bytes=mechanism.layout.payload_size,
             row_bits=exposure.row_bits,
@@ -143,6 +152,7 @@ class Explanation:
             f"Your answer is randomised on this device before it is sent, by {self.mechanism}: {self.summary}.",
             self.says,
             f"Whoever sees one report can shift the odds between two answers {_odds(self.epsilon)}.",
+            *([mixed(self.shuffled, self.relay)] if self.shuffled else []),
             *(self._repeated() if self.epsilon_permanent is None else self._permanent(self.epsilon_permanent)),
         ]
         if self.sample < 1:
@@ -152,7 +162,8 @@ class Explanation:
                 f"A report waits on this device for a random time of up to {self.delay}, drawn before your answer is looked at, "
                 "before it is sent."
             )
-        lines.append(f"Every report has {_number(self.report_bytes, 'byte')}, whatever the answer.")
+        sealed = "; sealed it is longer, always by as much" if self.shuffled else ""
+        lines.append(f"Every report has {_number(self.report_bytes, 'byte')}, whatever the answer{sealed}.")
         lines += self._exposed()
         if self.report is not None:
             says = f", which says {self.report_names}" if self.report_names else ""
@@ -196,6 +207,21 @@ class Explanation:
                 f"which of {round(2**self.segment_bits)} kinds of device it is ({self.segment_bits:.1f} bits, segments)"
             )
         return [f"Besides answers, the reports of all metrics together show {' and '.join(identifiers)}."] if identifiers else []
+
+
+def mixed(
+    shuffled: Shuffled,
+    operator: str,  # who runs the relay
+    central: str = "",  # the epsilon to say; empty for the declared one
+) -> str:
+    """Say what is claimed of a report once a relay has mixed it. Say before what a report reveals alone."""
+    odds, delta = _odds(float(central or shuffled.central)), f"{float(shuffled.delta):g}"
+    return (
+        f"It is sealed on this device, and {operator} mixes it with at least {shuffled.min - 1:,} others before the server can "
+        f"open it. Then the server can shift the odds {odds}, but for a chance of {delta}. This needs that {operator} and the "
+        "server do not work together, which nobody can check, and that so many of these reports are honest; what stands before "
+        f"holds in any case."
+    )
 
 
 def _value(metric: Metric, answer: object, *, instead: bool) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from importlib.metadata import entry_points
 from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from deniable import mechanisms, registry
 from deniable.declared import Declared, declare_all
 from deniable.errors import Fault, RegistryError
-from deniable.forecast import space
+from deniable.forecast import pools, space
 from deniable.forecast.precision import expected, people_needed
 from deniable.frozen import dataclass, replace
 from deniable.limits import spending
@@ -20,8 +21,8 @@ from deniable.limits.allowance import Allowance
 from deniable.limits.caps import budget_of, caps_of, exceeding
 from deniable.limits.exposure import MANY_GROUPS, Exposure
 from deniable.mechanisms.sets import OfSets
+from deniable.messages.lookalike import alike, nearest, spelt
 from deniable.registry.answers.axis import MOST_STEP_VALUES, read_number
-from deniable.registry.lookalike import alike, nearest, spelt
 from deniable.registry.sound import read_sound
 from deniable.registry.tables import Budget, duration
 
@@ -81,7 +82,10 @@ class Lint:
     legend: tuple[str, ...] = ()  # sentences below that table
 
 
-def lint(path: str | Path) -> Lint:
+def lint(
+    path: str | Path,
+    users: int | None = None,  # people who report once a period, by which it is known whether pools of a relay are filled
+) -> Lint:
     """Check a registry file: its format, that each metric has a mechanism, and that none would be off on a device."""
     try:
         sound = read_sound(registry.read(path), str(path))
@@ -102,8 +106,12 @@ def lint(path: str | Path) -> Lint:
         else:
             declared.append(ready)
             mechanism = ready.mechanism
-            doubts = chain(_doubts(metric), _large(loaded, metric, mechanism), _rare(metric, mechanism), _capped(metric))
+            doubts = chain(
+                *(_doubts(metric), _mixed_doubts(metric)),
+                *(_large(loaded, metric, mechanism), _rare(metric, mechanism), _capped(metric)),
+            )
             warnings += [Fault(str(path), metric.id, rule, value) for rule, value in doubts]
+            faults += [Fault(str(path), metric.id, rule) for rule in _mixed_faults(loaded, metric, users)]
             if metric.id not in faulty:
                 notes.append(_note(loaded, ready))
     today = datetime.now(UTC).date()
@@ -158,7 +166,23 @@ def _file_doubts(loaded: Registry) -> Iterator[tuple[str, object]]:
     for name in loaded.experiments:
         if not any(name in metric.segments for metric in loaded.metrics.values()):
             yield f"experiments.{name}: no metric has this segment; add it to the segments of a metric", ...
+    if loaded.relay and not any(metric.shuffled for metric in loaded.metrics.values()):
+        yield "relay: no metric has `shuffled`, so it mixes nothing; remove it, or declare shuffled", ...
     yield from _alike(loaded)
+
+
+def _mixed_faults(loaded: Registry, metric: Metric, users: int | None) -> Iterator[str]:
+    """Find why a metric must not be published with what it claims of mixed reports."""
+    if metric.shuffled is None:
+        return
+    try:
+        unproved = [check.load()(metric) for check in entry_points(group="deniable.claims")]
+    except ModuleNotFoundError:
+        unproved = []
+    unchecked = "shuffled: here nothing can check its central epsilon: pip install 'deniable[aggregator]'"
+    yield from filter(None, unproved or [unchecked])
+    if users is not None:
+        yield from filter(None, [pools.too_small(loaded, metric, users)])
 
 
 def _alike(loaded: Registry) -> Iterator[tuple[str, object]]:
@@ -189,6 +213,8 @@ def _note(loaded: Registry, declared: Declared) -> Note:
     if (metric.longest_seconds or 0) > LONG_SECONDS:  # whether an app uses `timed`, a registry does not say
         end = f"{metric.range[1]} {metric.unit} after the block began, so that the moment does not tell the time"
         facts["by timed"] = f"a report waits in memory until {end}; it is lost if the process is killed before"
+    if metric.shuffled:
+        facts["mixed"] = _mixed(loaded, metric)
     if metric.delay is not None:
         facts["travels"] = f"after a random time of up to {metric.delay} on the device"
     return Note(metric.id, facts)
@@ -220,6 +246,20 @@ def _reported(metric: Metric, allowance: Allowance) -> dict[str, str]:
         change = "That an answer changed, or returned to an earlier one, shows as well, and is not counted"
         return {"answers kept": f"at most {allowance.answers} a month; {price}. {change}"}
     return {"reports": f"at most {metric.per_period} a {metric.period}"}
+
+
+def _mixed(loaded: Registry, metric: Metric) -> str:
+    """Return what is claimed of the reports of a metric that a relay mixes, in words. The local epsilon stands before."""
+    if metric.shuffled is None or loaded.relay is None:
+        return ""
+    shuffled, operator, users = metric.shuffled, loaded.relay.operator, pools.users_needed(loaded, metric)
+    per = f" of each of {pools.cells(loaded, metric):,} combinations of segments" if metric.segments else ""
+    return (
+        f"epsilon {metric.epsilon} holds whoever sees a report; the server learns at most {shuffled.central}, with delta "
+        f"{float(shuffled.delta):g}, if {operator} does not work together with it and {shuffled.min:,} reports of a pool are "
+        f"honest. A pool of a {metric.period}{per} needs as many: {users:,} users who answer each time, if they are spread "
+        "evenly. Smaller ones are dropped"
+    )
 
 
 def _experiments(loaded: Registry, metric: Metric, mechanism: Mechanism) -> dict[str, str]:
@@ -274,6 +314,12 @@ def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     for values in (plain, *(listed for _, listed in metric.factors)):
         for pair in alike(values):
             yield f"values {_pair(map(spelt, pair))} {ALIKE}", ...
+
+
+def _mixed_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
+    if metric.shuffled and metric.shuffled.min < metric.min_reports:
+        rule = f"shuffled.min: below min_reports a pool may be too small to be published; write {metric.min_reports} or more"
+        yield rule, metric.shuffled.min
 
 
 def _number_doubts(metric: Metric) -> Iterator[tuple[str, object]]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import zlib
+from binascii import a2b_base64
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.frozen import NamedTuple
 from deniable.registry import period
-from deniable.wire.report import Stratum
+from deniable.wire.report import FORMAT, MAX_INFLATED_BYTES, Stratum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 MAX_KEY = 128  # characters of an Idempotency-Key
 MEDIA_TYPE = "application/json"
+CLOCK_SKEW = timedelta(hours=1)  # how far a device's clock may be ahead, unless a server says otherwise
+_MEMBERS = {"metric": str, "version": int, "fingerprint": str, "period": str, "segment": str, "count": int, "payloads": str}
 
 
 class Refused(Exception):  # noqa: N818 - a refusal is an answer
@@ -68,6 +72,52 @@ def inflated(wire: bytes, content_type: str, encoding: str, most: int) -> bytes:
     return body
 
 
+def groups(
+    body: bytes,  # JSON, as `deniable.wire.report.encode` writes it
+) -> list[dict[str, Any]]:
+    """Read the groups of an upload by the standard library; raise `Refused` unless each has its members, and no other."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        raise Refused(400, "json", "the body is not valid JSON") from None
+    except RecursionError:  # arrays in arrays, thousands deep
+        raise Refused(400, "batch_shape", "the batch does not have the documented shape") from None
+    well_formed = isinstance(document, dict) and document.keys() == {"format", "groups"} and type(document["format"]) is int
+    if not well_formed or not isinstance(document["groups"], list) or not all(map(_is_group, document["groups"])):
+        raise Refused(400, "batch_shape", "the batch does not have the documented shape")
+    if document["format"] != FORMAT:
+        raise Refused(400, "batch_format", f"batch format {FORMAT} is read here, not {document['format']}")
+    described: list[dict[str, Any]] = document["groups"]
+    return described
+
+
+def _is_group(group: object) -> bool:
+    return (
+        isinstance(group, dict)
+        and group.keys() == _MEMBERS.keys()
+        and all(type(group[name]) is kind for name, kind in _MEMBERS.items())
+        and all(0 <= group[name] <= MAX_INFLATED_BYTES for name in ("version", "count"))
+    )
+
+
+def parts(
+    metric: str,  # its id, for the error
+    count: int,  # reports that the group says it has
+    payloads: str,  # joined and in base64
+    size: int | None,  # bytes of one; None if it is not known
+) -> list[bytes]:
+    """Return the reports of a group one by one; raise `Refused` unless there are so many, all of this size."""
+    try:
+        joined = a2b_base64(payloads, strict_mode=True)
+    except ValueError:
+        raise Refused(400, "base64", "payloads are standard base64 with padding") from None
+    size = size or len(joined) // max(count, 1)
+    if not count or not size or len(joined) != count * size:
+        expected = f"{count} payloads of {size} bytes"
+        raise Refused(400, "payload_length", f"a group of {metric} must hold {expected}; this holds {len(joined)} bytes")
+    return [joined[start : start + size] for start in range(0, len(joined), size)]
+
+
 class Place(NamedTuple):
     """Where reports of a group are counted."""
 
@@ -83,10 +133,17 @@ def place(
     group: Stratum,  # what the upload says of its reports
     now: datetime,  # the server's time
     skew: timedelta,  # how far a device's clock may be ahead
+    *,
+    sealed: bool = False,  # whether they are sealed, as a relay gets and forwards them
 ) -> Place:
     """Return where reports of a group are counted; raise `Refused` if this is not declared here, or not collected now."""
     declared = _declared(registry, versions_of(group.metric), group)
     metric = declared.metric
+    if registry.relay and not sealed:
+        rule = f"reports of {registry.app} are sealed and go to a relay, and a server takes none from a device"
+        raise Refused(400, "relay_only", f"{rule}: name the relay in the DSN")
+    if sealed and not registry.relay:
+        raise Refused(400, "no_relay", f"the registry of {registry.app} declares no [relay], so no report of it is sealed")
     if metric.expires and metric.expired(now.date()):
         raise Refused(400, "metric_expired", f"collection of {metric.id} ended on {metric.expires}")
     opens, closes = _open(metric, group.period, now, skew)

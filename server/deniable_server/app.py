@@ -23,8 +23,9 @@ from deniable_server import sources
 from deniable_server.access.key_ring import Ring
 from deniable_server.access.keys import Key
 from deniable_server.access.rate_limits import Limits
+from deniable_server.access.sealing_keys import Opener
 from deniable_server.api import audit_trail, health, script
-from deniable_server.api.uploads import ingest
+from deniable_server.api.uploads import ingest, pools
 from deniable_server.api.uploads.door import Door
 from deniable_server.http import gate, problem, trace
 from deniable_server.http.json_answers import JSONAnswers
@@ -64,6 +65,10 @@ def create_app(
         settings.check(client, durability)
     except StoreError as error:  # the server starts all the same: the store is checked again before it is used
         outage.failed("", error)
+    opener = Opener.read("" if settings.serves == "query" else settings.sealing_keys)
+    for app in apps.values():
+        if settings.serves != "query" and (lack := opener.lacks(app.declared)):
+            log.warning("%s; until then its relay keeps them", lack)
     flask = _Server(__name__)
     flask.jinja_options = Flask.jinja_options | {"finalize": _printable}
     flask.config.update(SESSION_COOKIE_HTTPONLY=True, SESSION_COOKIE_SAMESITE="Lax", SESSION_COOKIE_NAME="deniable")
@@ -72,7 +77,7 @@ def create_app(
     roles = {"ingest": Keys(settings.ingest_keys), "read": Keys(settings.read_keys)}
     fixed = [Key(app, role, digest) for role, keys in roles.items() for app, digest in keys]
     ring = Ring([app.store for app in apps.values()], fixed, outage=outage)
-    known = Service(settings, apps, client, ring, Limits(client, settings), Sessions(client), outage)
+    known = Service(settings, apps, client, ring, Limits(client, settings), Sessions(client), opener, outage)
     flask.extensions["deniable"] = known
     trace.register(flask)  # first, so that every request has a number
     answered = counted.register(flask, known)
@@ -102,7 +107,7 @@ def _history(settings: Settings) -> tuple[Callable[[App], None], ...]:
 
 def _parts(serves: str, about: str) -> tuple[ModuleType, ...]:
     if serves == "ingest":
-        return (health, ingest, script)
+        return (health, ingest, pools, script)
     # Decoding queries needs libraries that a server for uploads only does without.
     from deniable_server.api import keys, openapi, pipeline  # noqa: PLC0415
     from deniable_server.api.answers import live, metrics, questions, rows  # noqa: PLC0415
@@ -124,7 +129,7 @@ def _parts(serves: str, about: str) -> tuple[ModuleType, ...]:
         *([public] if about != "off" else []),
         *([results, history] if about == "results" else []),
     )
-    return reading if serves == "query" else (ingest, script, *reading)
+    return reading if serves == "query" else (ingest, pools, script, *reading)
 
 
 class _Server(Flask):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.values.sessions import Sessions
     from deniable_server.access.key_ring import Ring
     from deniable_server.access.rate_limits import Limits
+    from deniable_server.access.sealing_keys import Opener
     from deniable_server.settings import Settings
     from deniable_server.sources import Source
 
@@ -81,6 +82,7 @@ class Service:
     ring: Ring  # the keys
     limits: Limits  # the rate limits
     sessions: Sessions  # the sessions of the dashboard
+    opener: Opener  # opens what relays forward
     outage: Outage  # says why the store cannot be used
 
     def renew(self) -> None:

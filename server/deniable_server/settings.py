@@ -85,6 +85,8 @@ class Settings:
     # are not.
     ingest_keys: str = field(default="", repr=False)
     read_keys: str = field(default="", repr=False)
+    # Files of private keys from `deniable registry keygen --sealing`, joined by `:`, with which reports from a relay are opened.
+    sealing_keys: str = field(default="", repr=False)
     # `key`: pages ask for a read key; `open`: everybody who reaches the server may read (for loopback).
     dashboard: Literal["key", "open"] = "key"
     # `public`: the page `/about` tells everybody what is asked and how it is randomised, and nothing that was collected;

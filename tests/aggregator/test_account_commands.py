@@ -12,9 +12,9 @@ import pytest
 from registries import metric_toml, registry_toml
 
 from deniable.commands import entry as cli
-from deniable_aggregator.accounting import readers
 from deniable_aggregator.accounting import statement as words
 from deniable_aggregator.accounting.account import METHODS
+from deniable_aggregator.accounting.crowds import readers
 
 EXAMPLE = str(Path(__file__).parents[2] / "deploy" / "metrics.toml")
 SMALL = registry_toml(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from deniable import mechanisms
 from deniable.errors import ParameterError
 from deniable.proof import distribution
-from deniable_aggregator.accounting.crowd import Crowd, epsilon, together
+from deniable_aggregator.accounting.crowds.crowd import Crowd, epsilon, together
 from deniable_aggregator.accounting.losses import together as alone
 from deniable_aggregator.accounting.spend import Spend
 

@@ -10,7 +10,7 @@ import pytest
 from registries import metric_toml, registry_toml
 
 from deniable.registry import parse
-from deniable_aggregator.accounting import readers
+from deniable_aggregator.accounting.crowds import readers
 from deniable_aggregator.accounting.plan import plan
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.suppression import publishable

@@ -69,11 +69,11 @@ def test_only_the_definition_that_made_a_report_says_what_it_means():
     text = registry_toml(metric_toml("m", values=SIX, mechanism="grr"), caps={})
     registry = parse(text)
     fingerprint = Declared.of(registry.metrics["m"]).fingerprint
-    entry = SentReport("m", 1, "2026-11", "", "02", fingerprint)
+    entry = SentReport("m", 1, "2026-11", "", "02", fingerprint, sealed=False)
     (named,) = with_names([entry], registry)
     assert str(named) == "m (version 1) for 2026-11: 02, which says raw"
     changed = parse(text.replace('"jpeg", "png"', '"png", "jpeg"'))
     other = parse(text.replace("metrics.m", "metrics.other").replace('metrics."m"', "metrics.other"))
-    damaged = SentReport("m", 1, "2026-11", "", "ffff", fingerprint)
+    damaged = SentReport("m", 1, "2026-11", "", "ffff", fingerprint, sealed=False)
     assert with_names([entry], changed) == with_names([entry], other) == [entry]
     assert with_names([damaged], registry) == [damaged]

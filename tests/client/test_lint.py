@@ -12,6 +12,7 @@ import pytest
 from deniable.lint import Note, lint
 from deniable.registry import Metric, Registry
 from deniable.registry.comparison import RegistryChange, diff
+from deniable.registry.relay import Shuffled
 from deniable.registry.tables import Experiment
 
 METRIC = Metric(id="m", type="categorical", values=("a", "b"), epsilon="1", description="d", owner="o", segments=("platform",))
@@ -392,6 +393,10 @@ BREAKING = [
     ({"estimate": "mean"}, "estimate was '', is 'mean'"),
     ({"joint": True}, "joint was False, is True"),
     ({"most": 2}, "most was 0, is 2"),
+    (
+        {"shuffled": Shuffled(min=9, delta="1e-9", central="1")},
+        "shuffled was None, is { min = 9, delta = 1e-09, central = 1 }",
+    ),
 ]
 FREE = [
     ({"description": "e"}, "description was 'd', is 'e'"),

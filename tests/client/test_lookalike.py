@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from deniable.registry.lookalike import alike, nearest, spelt
+from deniable.messages.lookalike import alike, nearest, spelt
 
 
 @pytest.mark.parametrize(

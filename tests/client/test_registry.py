@@ -89,7 +89,7 @@ FAULTS = [
     (
         f"caps = {{ budget = {{ per_month = 3 }} }}\n{HEAD}{metric()}",
         "-",
-        "budget is no key of [caps]: write one of epsilon, permanent, mechanisms, domain_size, rows or segments",
+        "budget is no key of [caps]: write one of epsilon, permanent, shuffled_epsilon, mechanisms",
         "budget",
     ),
     (

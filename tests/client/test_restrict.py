@@ -10,6 +10,7 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
+from mixing import RELAY
 from registries import metric_toml
 
 from deniable.device.prepared import prepare
@@ -19,6 +20,8 @@ from deniable.registry import Metric, Registry, parse
 from deniable.served_registry.derivation import derived
 from deniable.served_registry.restrictions import Restriction
 
+MIXES = f'[relay]\noperator = "{RELAY["operator"]}"\nkey = "{RELAY["key"]}"\n'
+MIXED = "shuffled = { min = 10000, delta = 1e-8, central = 0.3 }"
 BUNDLED = """
 format = 1
 revision = 5
@@ -188,6 +191,12 @@ REFUSED = [
     ([("revision = 6", "revision = 6\nanalysts = { epsilon = 0 }")], "analysts = "),
     ([("revision = 6", "revision = 6\nanalysts = { epsilon = 20 }")], "analysts = "),
     ([("revision = 6", "revision = 6\npublication = { min_reports = 7 }")], "publication = "),
+    # Who mixes reports, and with which key they are sealed
+    ([("[metrics.theme]", f"{MIXES}[metrics.theme]")], "relay = .*: remove it"),
+    (
+        [("[metrics.theme]", f"{MIXES}[metrics.theme]"), ("epsilon = 1\n", f"epsilon = 1\n{MIXED}\n")],
+        "relay = .*: remove it.*\n.*theme: shuffled = .*: remove it",
+    ),
     # What an answer means
     ([('"categorical"', '"ordinal"')], "theme: type = 'ordinal': write categorical; devices keep"),
     ([('["light", "dark", "system"]', '["dark", "light", "system"]')], "theme: values = .*: write .'light'"),

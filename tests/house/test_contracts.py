@@ -77,6 +77,8 @@ PLANTS = [
     ("the SDK stays light", "deniable.client", "numpy"),
     ("whoever asks needs requests only", "deniable_query", "deniable.errors"),
     ("nothing of ours asks", "deniable.client", "deniable_query"),
+    ("somebody else runs the relay: it needs the SDK, and nothing of server or aggregator", "deniable_relay.pools", "redis"),
+    ("nothing of ours needs the relay", "deniable_server.api.uploads.pools", "deniable_relay"),
     ("the worker runs without a web server", "deniable_aggregator.counting.worker", "flask"),
 ]
 """A contract, a module, and an import that breaks the contract there."""

@@ -9,6 +9,7 @@ from html import unescape
 
 import pytest
 import redis
+from mixing import mixed_toml, relay_toml
 from registries import metric_toml, registry_toml
 
 from deniable_server import create_app
@@ -166,4 +167,21 @@ def test_long_answers_are_not_all_listed(settings, tmp_path):
     listed = html.count("<li><bdi>")
     assert 1 <= listed < 20
     assert f"{20 - listed} more are not listed here." in html
+    server.store._client.close()
+
+
+def test_a_metric_that_a_relay_mixes_has_both_figures_the_local_one_first(settings, tmp_path):
+    """The page says who mixes and on what the second rests."""
+    path = tmp_path / "mixed.toml"
+    path.write_text(relay_toml(mixed_toml(description="Mixed")), "utf-8")
+    server = Served(replace(settings, registry=str(path), about="public"))
+    page = unescape(server.http.get("/about").get_data(as_text=True))
+    parts = [
+        "It can shift the odds between two answers at most 20.1 times.",
+        "Example Foundation mixes it with at least 9,999 others before the server can open it.",
+        "the server can shift the odds at most 1.35 times (epsilon 0.3)",
+        "do not work together, which nobody can check",
+    ]
+    places = [page.index(part) for part in parts]
+    assert places == sorted(places)
     server.store._client.close()

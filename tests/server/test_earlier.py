@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from mixing import relay_toml
 from registries import metric_toml, registry_toml
 
-from deniable.registry import load
+from deniable.registry import load, parse
 from deniable.wire.report import Stratum
 from deniable_aggregator.answer.select import Selection
 from deniable_aggregator.deletion.erase import Removal
@@ -130,6 +131,9 @@ def test_definitions_are_read_as_they_were_written(registry_file):
     for metric in registry.metrics.values():
         record = definitions.Record.of(registry, metric, 0)
         assert definitions.Record.read(record.written()) == record
+    mixed = parse(relay_toml())
+    record = definitions.Record.of(mixed, mixed.metrics["m"], 0)
+    assert definitions.Record.read(record.written()) == record
 
 
 def test_what_cannot_be_read_is_left_out(changed):

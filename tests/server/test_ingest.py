@@ -11,11 +11,15 @@ from hashlib import sha256
 import pytest
 import redis
 from fillings import once
+from mixing import mixed_toml, relay_toml
 from registries import metric_toml, registry_toml
 
 from deniable.registry import period
+from deniable.wire.sealing import LONGER
 from deniable_aggregator.store.uploads import refused_reports
 from deniable_server.api.uploads import batches
+
+from .conftest import Alike
 
 
 def batch(*groups, **changes):
@@ -127,6 +131,19 @@ def test_a_metric_that_has_expired_takes_nothing_though_its_period_is_open(serve
     assert server.post(batch(group)).status_code == 202
     monkeypatch.setattr(batches, "datetime", Tomorrow)
     assert server.post(batch(group)).get_json()["errors"][0]["code"] == "metric_expired"
+
+
+@pytest.mark.parametrize("longer", [0, LONGER])
+def test_a_report_for_a_relay_is_refused_sealed_or_not(serve, tmp_path, longer):
+    """No device reaches the server itself: it would see the address beside a report that hides among others."""
+    server = serve(relay_toml(mixed_toml(), metric_toml("plain"), publication={"min_reports": 1, "trial": True}))
+    alike = Alike(server, tmp_path / "another.toml")
+    group = server.group("m", [0], payloads=b64encode(bytes(1 + longer)).decode())
+    assert code(alike.post(batch(group))) == (422, "all_rejected")
+    answer = alike.post(batch(group, server.group("plain", [1]))).get_json()
+    assert (answer["accepted"], answer["errors"][0]["code"]) == (1, "relay_only")
+    server.drain()
+    assert server.get("/api/v1/metrics/plain").get_json()["n"] == 1
 
 
 def now_period(delta):

@@ -19,6 +19,7 @@ from deniable_server.serving import worker
 ROOT = Path(__file__).parents[2]
 API = (
     "ingest",
+    "pools",
     "script",
     "query",
     "rows",

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
+from mixing import RELAY, relay_toml
 from registries import metric_toml, registry_toml
 
 from deniable import mechanisms, registry
@@ -27,7 +28,7 @@ from deniable.lint import lint
 from deniable.mechanisms.permanent import Permanent
 from deniable.proof import distribution
 from deniable.registry.text import visible
-from deniable_aggregator.accounting import readers
+from deniable_aggregator.accounting.crowds import readers
 from deniable_aggregator.accounting.losses import together
 from deniable_aggregator.accounting.plan import plan
 from deniable_aggregator.accounting.spend import Spend
@@ -560,6 +561,20 @@ def test_the_guess_is_that_of_the_distribution_of_losses(epsilon, reports, share
     """The sum of a few lines is what the exact total of the accounting says."""
     spend = Spend(round(epsilon * MICRO), reports, share)
     assert right(spend.cost, reports, share) == pytest.approx((1 + together([spend]).delta(0)) / 2, abs=1e-6)
+
+
+def test_of_a_metric_that_a_relay_mixes_the_local_epsilon_is_said_first(written):
+    """Then what the server learns, with its delta and condition, with half of the reports honest, and in a year."""
+    page = first_page(document(written(relay_toml(relay=RELAY | {"operator": "<b>Example</b>"}))))
+    (line,) = [plainly(token) for token in tokens(page) if token.type == "inline" and token.content.startswith("**m is mixed")]
+    parts = [
+        "A report alone: at most ε = 3, whoever sees it, also if <b>Example</b> and the server work together.",
+        "at most ε = 0.3 of it, with delta 1e-08; with half of them 0.42.",
+        "All 13 reports of a year together: 39 as a plain sum",
+    ]
+    places = [line.index(part) for part in parts]
+    assert places == sorted(places)
+    assert "is mixed by a relay" not in document(written(registry_toml(metric_toml("m"))))
 
 
 def test_posteriors():

@@ -74,6 +74,7 @@ class Device:
     def begin(self):
         self.client = Client(
             dsn=self.request.get("dsn", NOWHERE),
+            registry_key=self.request.get("registry_key"),
             registry=self.registry,
             consent=self.consent,
             segments=self.request["segments"],
@@ -189,7 +190,10 @@ class Answers:
         for id_, limit in written.items():
             metric = vectors().registries()["wire"].metrics[id_]
             own[id_] = replace(metric, sample=limit["sample"], expires=limit["expires"] and date.fromisoformat(limit["expires"]))
-        used = Restriction.read(request["text"]).limited(own)
+        try:
+            used = Restriction.read(request["text"]).limited(own)
+        except ServedRegistryError:
+            return {"metrics": None}
         limits = {
             id_: {"sample": metric.sample, "expires": metric.expires and metric.expires.isoformat()}
             for id_, metric in used.items()

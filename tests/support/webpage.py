@@ -61,6 +61,7 @@ window.telemetry = init({{
   consent: () => agreed,
   now: () => Date.now() + window.shift,
   ...(at.get("state") ? {{ state: at.get("state") }} : {{}}),
+  ...(at.get("key") ? {{ registryKey: at.get("key") }} : {{}}),
 }});
 const receipt = document.querySelector("deniable-receipt");
 if (receipt instanceof Receipt) receipt.telemetry = window.telemetry;
@@ -102,6 +103,9 @@ class Handler(BaseHTTPRequestHandler):
         super().__init__(*arguments)
 
     def do_GET(self):
+        if self.path == "/v1/registry" and self.site.stub.envelope is not None:
+            self.answer(200, {"Content-Type": "application/json"}, self.site.stub.envelope)
+            return
         kind, content = self.site.files.get(self.path.partition("?")[0], ("text/plain", b""))
         self.answer(
             200, {"Content-Type": kind, "Content-Security-Policy": self.site.policy, "Access-Control-Allow-Origin": "*"}, content

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from base64 import b64decode, b64encode
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -242,8 +243,6 @@ def page_scripts() -> list[dict[str, Any]]:
 
 def split(group: dict[str, Any]) -> list[bytes]:
     """Take the payloads of a group apart."""
-    from base64 import b64decode
-
     payloads = b64decode(group["payloads"])
     size = len(payloads) // group["count"]
     return [payloads[start : start + size] for start in range(0, len(payloads), size)]
@@ -251,7 +250,7 @@ def split(group: dict[str, Any]) -> list[bytes]:
 
 def restriction_scripts() -> list[dict[str, Any]]:
     """Return what a served registry turns off and down, and whether it is signed."""
-    text, public = block("restriction"), "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
+    text, public = block("restriction"), PUBLIC_KEY
     scripts = []
     for row in rows("restricted"):
         own = {"sample": row["sample"], "expires": None if row["expires"] == "null" else row["expires"]}
@@ -265,6 +264,44 @@ def restriction_scripts() -> list[dict[str, Any]]:
             ask = {"do": "verify", "key": public, "text": changed, "signature": row["signature"], "valid_until": until}
             scripts.append(script(3, "verify", [(ask, {"right": changed == text})]))
     return scripts
+
+
+def refused_restrictions() -> list[dict[str, Any]]:
+    """Return texts that are no restriction, each one change away from one that is."""
+    good = block("restriction")
+    changes = {
+        "a space": (":{", ": {"),
+        "a line": (good, f"{good}\n"),
+        "an escape": ('"oue"', '"\\u006fue"'),
+        "no app": ('"app":"shop",', ""),
+        "another order": (good, good[:-1].replace('"app":"shop",', "") + ',"app":"shop"}'),
+        "twice": ('"oue":', '"oue":{"sample":"1","until":null},"oue":'),
+        "another member": ('"revision"', '"reason":"","revision"'),
+        "another member of a metric": ('"until":null', '"until":null,"why":""'),
+        "a member too few": (',"until":null', ""),
+        "a list": (good[good.index('{"oue') : good.index(',"revision')], "[]"),
+        "an upper-case id": ('"oue"', '"Oue"'),
+        "an id that begins with a dash": ('"oue"', '"-oue"'),
+        "an id of digits": ('"oue"', '"7"'),
+        "a long id": ('"oue"', f'"{"o" * 81}"'),
+        "a sample of 0": ('"0.5"', '"0"'),
+        "a sample above 1": ('"0.5"', '"1.5"'),
+        "a sample that ends with 0": ('"0.5"', '"0.50"'),
+        "a sample with an exponent": ('"0.5"', '"5e-1"'),
+        "a sample of 31 places": ('"0.5"', f'"0.{"0" * 30}5"'),
+        "a sample that is no text": ('"0.5"', "0.5"),
+        "a day that is none": ("2027-12-31", "2027-02-30"),
+        "a day in another form": ("2027-12-31", "20271231"),
+        "a revision of 0": ('"revision":6', '"revision":0'),
+        "a revision in a text": ('"revision":6', '"revision":"6"'),
+        "a fraction": ('"revision":6', '"revision":6.0'),
+        "a revision beyond 2^53": ('"revision":6', '"revision":9007199254740992'),
+        "no object": (good, "null"),
+        "no JSON": (good, good[:-1]),
+    }
+    own = {"oue": {"sample": "1", "expires": None}}
+    asked = {about: {"do": "restrict", "text": good.replace(*change, 1), "metrics": own} for about, change in changes.items()}
+    return [script(3, f"no restriction: {about}", [(ask, {"metrics": None})]) for about, ask in asked.items()]
 
 
 def date(written: str) -> str | None:
@@ -290,7 +327,7 @@ def wider_scripts() -> list[dict[str, Any]]:
         mechanism = mechanisms.of(metric)
         for turn in range(5):
             scripts += responses(id_, mechanism, turn)
-    return scripts
+    return scripts + refused_restrictions()
 
 
 def answered(on: str, id_: str, answer: Any) -> dict[str, Any]:
@@ -326,6 +363,8 @@ def responses(id_: str, mechanism: Any, turn: int) -> list[dict[str, Any]]:
 
 REPORTED = {"outcome": "reported"}
 DAY = "2026-11-21T10:00:00Z"
+PRIVATE_KEY = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")  # of the first test in RFC 8032
+PUBLIC_KEY = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
 
 
 def device(**options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -459,6 +498,57 @@ def device_scripts() -> list[dict[str, Any]]:
     ]
 
 
+def sealed(metrics: dict[str, Any], revision: int) -> dict[str, Any]:
+    """Sign a restriction with the key of the page."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    text = json.dumps({"app": "shop", "metrics": metrics, "revision": revision}, sort_keys=True, separators=(",", ":"))
+    signature = Ed25519PrivateKey.from_private_bytes(PRIVATE_KEY).sign(f"deniable restriction 1\n{text}".encode())
+    return {"format": 1, "restriction": text, "signature": b64encode(signature).decode()}
+
+
+def served_scripts() -> list[dict[str, Any]]:
+    """Return what a device makes of a registry that the server hands out."""
+    on = {"sample": "1", "until": None}
+    some = {"grr": on, "oue": on | {"until": "2026-11-30"}}
+    begun = device(server=True, moment=DAY, registry_key=PUBLIC_KEY)
+    flush: tuple[dict[str, Any], dict[str, Any]] = ({"do": "flush"}, {})
+    grr, later = record("grr", "0", "reported"), "2026-12-01T10:00:00Z"
+    good = sealed(some, 6)
+    taken = [begun, server("serve", envelope=good), grr, flush, seen([202], 1, 1)]
+    again = [({"do": "restart"}, {}), record("grr", "0", "reported", later), flush, seen([202], 1, 1), waiting(1)]
+    wrong = {
+        "a signature of another text": good | {"restriction": sealed(some, 7)["restriction"]},
+        "a text in another form": sealed(some | {"Oue": on}, 6),
+        "another member": good | {"seed": 1},
+    }
+    return [
+        script(
+            3,
+            "a served registry: off, ended",
+            [*taken, record("local_hash", "a", "off"), record("oue", "a", "reported"), record("oue", "a", "expired", later)],
+            "wire",
+        ),
+        script(3, "a served registry: an older revision", [*taken, server("serve", envelope=sealed(some, 5)), *again], "wire"),
+        script(
+            3,
+            "a served registry: another text of its revision",
+            [*taken, server("serve", envelope=sealed({"grr": on}, 6)), *again],
+            "wire",
+        ),
+        script(3, "a served registry: none", [begun, server("serve", envelope=None), grr, flush, seen([202], 1, 1)], "wire"),
+        *(
+            script(
+                3,
+                f"a served registry: {about}",
+                [begun, server("serve", envelope=envelope), grr, flush, seen([], 0, 0), waiting(1)],
+                "wire",
+            )
+            for about, envelope in wrong.items()
+        ),
+    ]
+
+
 def unknown_scripts() -> list[dict[str, Any]]:
     """Return sheets that a client refuses, or some metrics of which."""
     written = sheets()["worked"]
@@ -474,7 +564,11 @@ def unknown_scripts() -> list[dict[str, Any]]:
 
 def documents() -> dict[str, str]:
     """Return the text of each file, by its name."""
-    files = {"vectors.json": page_scripts(), "wider.json": wider_scripts(), "device.json": device_scripts() + unknown_scripts()}
+    files = {
+        "vectors.json": page_scripts(),
+        "wider.json": wider_scripts(),
+        "device.json": device_scripts() + served_scripts() + unknown_scripts(),
+    }
     return {name: written(scripts) for name, scripts in files.items()}
 
 

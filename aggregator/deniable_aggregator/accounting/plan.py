@@ -13,7 +13,7 @@ from deniable.limits.allowance import MICRO, Allowance, micro
 from deniable.limits.caps import budget_of
 from deniable.registry import period
 from deniable_aggregator import checks
-from deniable_aggregator.accounting import readers
+from deniable_aggregator.accounting.crowds import readers
 from deniable_aggregator.accounting.spend import Spend
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
     from deniable.registry.tables import Budget, Caps
-    from deniable_aggregator.accounting.crowd import Crowd
+    from deniable_aggregator.accounting.crowds.crowd import Crowd
 
 _SUNDAY = 6  # days after a Monday
 

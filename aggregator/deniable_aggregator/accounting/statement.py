@@ -11,13 +11,13 @@ from deniable.messages.plural import plural
 from deniable_aggregator import checks
 from deniable_aggregator.accounting import sums
 from deniable_aggregator.accounting.account import METHODS, account
-from deniable_aggregator.accounting.readers import Readers
+from deniable_aggregator.accounting.crowds.readers import Readers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from deniable_aggregator.accounting.account import Account
-    from deniable_aggregator.accounting.crowd import Crowd
+    from deniable_aggregator.accounting.crowds.crowd import Crowd
     from deniable_aggregator.accounting.plan import Plan, Use
     from deniable_aggregator.accounting.spend import Spend
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from deniable_aggregator.accounting.crowd import Crowd
+    from deniable_aggregator.accounting.crowds.crowd import Crowd
     from deniable_aggregator.accounting.plan import Plan
     from deniable_aggregator.accounting.spend import Spend
     from deniable_aggregator.accounting.statement import Statement
@@ -165,7 +165,7 @@ def _spend(arguments: Namespace, epsilon: str, count: int) -> Spend:
 
 def _crowds(arguments: Namespace, spends: Sequence[Spend]) -> list[Crowd]:
     """Return the same reports as parts of published sums."""
-    from deniable_aggregator.accounting.crowd import Crowd
+    from deniable_aggregator.accounting.crowds.crowd import Crowd
 
     if arguments.crowd is None:
         return []

@@ -120,7 +120,7 @@ def _check(arguments: Namespace, defaults: Mapping[str, Any]) -> None:
 
 def _order(text: str | None) -> float | None:
     """Return the order of Renyi; None for the best one."""
-    from deniable.registry.lookalike import nearest
+    from deniable.messages.lookalike import nearest
 
     if text is None or text == _SEARCH:
         return None

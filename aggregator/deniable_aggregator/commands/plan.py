@@ -10,6 +10,7 @@ from deniable import mechanisms
 from deniable.commands.terminal import print_table
 from deniable.errors import ConfigurationError
 from deniable.exact.epsilon import exact
+from deniable.forecast import pools
 from deniable.forecast.precision import length
 from deniable.messages.percent import percent
 from deniable.registry import Metric
@@ -95,8 +96,8 @@ def _plan(arguments: argparse.Namespace) -> int:
         raise ConfigurationError(f"{flags[0]} goes without a registry, which states its own")
     registry = newest(arguments.file)
     rows = of_registry(registry, terms)
-    budget = accounting.plan(_with(registry, rows))
-    _print(rows, terms, budget, as_json=arguments.json)
+    planned = _with(registry, rows)
+    _print(rows, terms, accounting.plan(planned), planned, as_json=arguments.json)
     return 0
 
 
@@ -179,14 +180,24 @@ def _with(registry: Registry, rows: Sequence[Outlook]) -> Registry:
     return replace(registry, metrics={row.metric.id: row.metric for row in rows})
 
 
-def _print(rows: Sequence[Outlook], terms: Terms, budget: Plan | None, *, as_json: bool) -> None:
+def _print(
+    rows: Sequence[Outlook],
+    terms: Terms,
+    budget: Plan | None,
+    registry: Registry | None = None,  # with the epsilons of the plan
+    *,
+    as_json: bool,
+) -> None:
+    from deniable_aggregator.accounting.crowds import readers, relay
+
+    mixed = [(registry, metric) for metric in registry.metrics.values() if metric.shuffled] if registry else []
     if as_json:
         document: dict[str, Any] = {"plan": [row.to_dict() for row in rows]}
         if budget:
             document["budget"] = _budget(budget)
+            document["relay"] = {metric.id: relay.to_dict(metric) for _, metric in mixed}
         print(json.dumps(document))
         return
-    from deniable_aggregator.accounting import readers
 
     first = ["metric"] if budget else []
     cells = ["cell"] if any(row.cell for row in rows) else []
@@ -210,6 +221,9 @@ def _print(rows: Sequence[Outlook], terms: Terms, budget: Plan | None, *, as_jso
         if crowds:
             figures = ", ".join(f"{id_} {readers.upward(readers.one_report(crowd))}" for id_, crowd in crowds)
             print(f"Central epsilon of one report, with delta {readers.DELTA:g}: {figures}. {readers.CONDITION}")
+        for declared, metric in mixed:
+            few = pools.too_small(declared, metric, terms.users) if terms.users else ""
+            print(f"{metric.id}: {relay.sentence(declared, metric)}{f' {few}.' if few else ''}")
 
 
 def _labels(row: Outlook, first: Sequence[str], cells: Sequence[str]) -> list[str]:
@@ -315,7 +329,7 @@ def _chosen(metric: Metric) -> str:
 
 
 def _budget(budget: Plan) -> dict[str, Any]:
-    from deniable_aggregator.accounting import readers
+    from deniable_aggregator.accounting.crowds import readers
 
     return {
         "per_month": budget.budget.per_month,

@@ -12,8 +12,8 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError
+from deniable.messages.lookalike import did_you_mean
 from deniable.registry import OTHER
-from deniable.registry.lookalike import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, asdict, fields, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deniable.declared import Declared
 from deniable.errors import DeniableError, RegistryError
 from deniable.registry import Metric, period
+from deniable.registry.relay import Shuffled
 from deniable_aggregator.store.sums.tallies import name
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Record(NamedTuple):
         values = {each.name: getattr(self.metric, each.name) for each in fields(Metric) if each.init}
         defaults = {each.name: each.default for each in fields(Metric) if each.default is not MISSING}
         metric = {key: value for key, value in values.items() if key not in defaults or value != defaults[key]}
+        if self.metric.shuffled:
+            metric["shuffled"] = asdict(self.metric.shuffled)
         return json.dumps(self._asdict() | {"metric": metric}, default=str)
 
     @classmethod
@@ -62,6 +65,8 @@ class Record(NamedTuple):
         if members.get("expires"):
             members["expires"] = date.fromisoformat(members["expires"])
         segments = {each: tuple(values) for each, values in record["segments"].items()}
+        if "shuffled" in members:
+            members["shuffled"] = Shuffled(**members["shuffled"])
         return cls(Metric(**members), segments, record["generalize"], record["since"], record["replaced"])
 
     def ended(self, now: float) -> Metric:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.schema import Key
     from deniable_aggregator.store.server.durability import Durability
     from deniable_aggregator.store.server.room import Room
+    from deniable_aggregator.store.uploads.batch import Admitted, Opened
     from deniable_aggregator.tally import Tally
 
 __all__ = ["GROUP", "Appended", "Client", "Partition", "Store", "Upload", "Weights", "connect"]
@@ -192,6 +193,14 @@ class Store:
             return self.partition(upload.key).append(upload)
         except redis.OutOfMemoryError:  # while the number of partitions was fixed
             return Appended("no room")
+        except Redivided:
+            self._fixed = False
+            raise
+
+    def admit(self, reports: Opened) -> Admitted:
+        """Append opened reports to the partition of their stratum: see `Partition.admit`."""
+        try:
+            return self.partition(reports.key).admit(reports)
         except Redivided:
             self._fixed = False
             raise

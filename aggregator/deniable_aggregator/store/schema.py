@@ -66,6 +66,11 @@ SEEN = Key(
     ),
     "72 hours (DENIABLE_IDEMPOTENCY_TTL), rounded up to the day; less if the store has no room",
 )
+OPENED = Key(
+    "{app}:opened:*",
+    "64 bits of a hash of each sealed report that a relay has forwarded, by a hash of its metric, period and segment",
+    "until the day after its period has closed",
+)
 TALLY = Key("{app}:tally:*", "exact sums of randomised reports by metric, period and segment", _EXACT)
 TALLIES = Key("{app}:tallies:*", "which sums there are, with the hour in which each was last added to", _EXACT)
 WEIGHTS = Key("{app}:weights:*", "how many reports set how many bits, by metric, period and segment", _EXACT)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from deniable.device.prepared import prepare
-from deniable.errors import ParameterError, RegistryError
+from deniable.errors import ConfigurationError, ParameterError, RegistryError
 from deniable.limits.admission import admit
 from deniable.limits.allowance import MICRO
 from deniable.limits.caps import budget_of
@@ -14,6 +14,7 @@ from deniable.messages.notice import warn_once
 from deniable.messages.reasons import ANSWERS
 from deniable.registry import period
 from deniable.registry.metric import PER_SECOND
+from deniable.wire.sealing import lacking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +29,7 @@ _LONGEST_NAME = 100  # characters that are looked at of a name that is not decla
 _UNNAMED = "; the name itself is told where the DSN leads to localhost, and with strict=True"
 _UNEXPLAINED = f"explain was given a metric that the registry does not declare{_UNNAMED}"
 _SWAPPED = "the arguments are swapped: write the metric first, and then the answer"
+_LEFT_OUT = "the served registry leaves it out"
 _MOST_UNKNOWN = 100  # the nearest declared name is searched for this many unknown names
 
 
@@ -59,7 +61,7 @@ class Metrics:
         self.budget = budget_of(registry, self._caps)
         for name in self._segments if isinstance(self._segments, dict) else ():  # other mappings may be endless
             if type(name) is str and name not in registry.segments:
-                from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
+                from deniable.messages.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
 
                 words = f"the registry declares no such segment, so it is not sent{did_you_mean(name, registry.segments)}"
                 warn_once(f"segment {name}", "unknown_segment", words)
@@ -74,11 +76,20 @@ class Metrics:
         off = {id_: str(error) for id_, error in missing.items()}
         for fault in admission.faults:
             off.setdefault(fault.metric, fault.words)
+        for id_ in self._declared:
+            if id_ not in registry.metrics:
+                off[id_] = _LEFT_OUT
+        lack = _cannot_seal(registry) if prepared else ""
+        if lack:
+            off |= dict.fromkeys(prepared, lack)
+            prepared = {}
         # Replaced in one step: a thread that records meanwhile sees the metrics of one registry.
         self.prepared, self.off = prepared, off
         self.registry = registry
         if self._strict and missing:
             raise next(iter(missing.values()))
+        if self._strict and lack:
+            raise ConfigurationError(lack)
         for why in dict.fromkeys(off.values()):  # now: it may take long until the first answer
             self._counts.tell("off", [id_ for id_, reason in off.items() if reason == why], why)
 
@@ -136,7 +147,7 @@ class Metrics:
 
     def unknown(self, metric: object, value: object) -> ParameterError:
         """Return the error of a metric that is off or undeclared, which only a strict client raises."""
-        from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
+        from deniable.messages.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
 
         if not self._declared:
             return ParameterError('no metric is declared, since no registry is in use; the line "deniable is off" says why')
@@ -167,7 +178,7 @@ class Metrics:
         return self._counts.drop("unknown_metric", error=error, metric=name)
 
     def _warn_of_unknown(self, metric: object, value: object, earlier: int, *, named: bool) -> None:
-        from deniable.registry.lookalike import nearest  # noqa: PLC0415 - only a mistake needs it
+        from deniable.messages.lookalike import nearest  # noqa: PLC0415 - only a mistake needs it
 
         about = ANSWERS["unknown_metric"]
         if self._is_swapped(value):
@@ -193,6 +204,14 @@ class Metrics:
     def _is_swapped(self, value: object) -> bool:
         """Return whether the answer is the id of a metric, and so the metric the answer."""
         return type(value) is str and len(value) <= _LONGEST_NAME and value in self.prepared
+
+
+def _cannot_seal(registry: Registry) -> str:
+    """Say why reports that must be sealed cannot be; empty if they can, or need not be."""
+    if registry.relay:
+        return lacking()
+    mixed = any(metric.shuffled for metric in registry.metrics.values())
+    return "a relay mixes its reports, and the registry declares no [relay]" if mixed else ""
 
 
 def no_time(metric: Metric) -> ParameterError:

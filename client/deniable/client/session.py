@@ -19,6 +19,7 @@ from deniable.messages.reasons import ANSWERS, LOSSES
 from deniable.source import OS
 from deniable.transport import Sender
 from deniable.transport.spool import Spool
+from deniable.wire.sealing import Sealer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +78,7 @@ class Session:
             chore=chore,
             exit=exit,
             upkeep=self.ledger.renew_ahead,
+            sealer=_sealer(metrics.registry),
             helper=_helper(dsn, directory) if exit == "helper" and directory else None,
         )
         self.ledger.nearly_used = self.sender.look_after
@@ -206,6 +208,12 @@ def forget(directory: Path | None, clock: Callable[[], float]) -> None:
         spool.purge()
     Waiting(state, clock).purge()
     Journal(state).clear()
+
+
+def _sealer(registry: Registry) -> Sealer | None:
+    """Return what seals reports for the relay of the app's own registry. A served one only leaves metrics out."""
+    relay = registry.relay
+    return Sealer(registry.app, relay.number, relay.public_key) if relay else None
 
 
 def _helper(dsn: Dsn, directory: Path) -> Callable[[], object]:

@@ -26,7 +26,7 @@ def undeclared(
     fault: ParameterError,  # why
 ) -> ParameterError:
     """Return the error that names an answer, and says what to record instead. Nobody but a developer may see it."""
-    from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
+    from deniable.messages.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
 
     kind = metric.kind
     rule = fault.rule if kind.written or kind.open else kind.allowed(metric, fault.rule)

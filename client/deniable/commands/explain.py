@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.explanation import Explanation
 from deniable.limits.admission import admit
+from deniable.messages.lookalike import did_you_mean
 from deniable.registry import load
-from deniable.registry.lookalike import did_you_mean
 
 if TYPE_CHECKING:
     import argparse

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from operator import attrgetter
 from pathlib import Path
 from textwrap import fill
@@ -22,9 +24,9 @@ from deniable.registry.comparison import diff
 from deniable.served_registry.derivation import derived
 from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import MAX_BYTES, Envelope, generate, seal
+from deniable.wire import sealing
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator, Sequence
     from datetime import date
 
@@ -45,6 +47,8 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     check.add_argument("files", nargs="*", default=[_FILE], metavar="FILE", help=about)
     about = "of the store, such as 512mb: warn if the sums of all metrics may not fit"
     check.add_argument("--maxmemory", metavar="BYTES", help=about)
+    about = "people who report once a period, such as 1e5: refuse `shuffled` where they do not fill the pools of a relay"
+    check.add_argument("--users", type=_users, metavar="N", help=about)
     check.set_defaults(run=_lint_all)
     compare = actions.add_parser("diff", help="name what a change to a published registry would break")
     compare.add_argument("published", metavar="PUBLISHED", help="a file, or the folder of all that were published")
@@ -64,7 +68,9 @@ def registry(parser: argparse.ArgumentParser) -> Run:
         "keygen", help="draw a key pair to sign registries with, and print the public key to pin in the app"
     )
     keys.add_argument("--out", required=True, metavar="FILE", help="where the private key goes; must not exist")
-    keys.set_defaults(run=lambda parsed: _keygen(parsed.out))
+    about = "a key pair to seal reports with instead, of this number from 1 to 255; print the key of [relay]"
+    keys.add_argument("--sealing", type=int, metavar="NUMBER", help=about)
+    keys.set_defaults(run=lambda parsed: _keygen(parsed.out, parsed.sealing))
     sign = actions.add_parser("sign", help="sign what a metrics.toml turns off or down, for a server to hand to devices")
     sign.add_argument("file", nargs="?", default=_FILE, metavar="FILE", help=_DEFAULT)
     sign.add_argument("--against", required=True, metavar="FILE", help="the metrics.toml that the app brings along")
@@ -92,15 +98,25 @@ def _lint_all(arguments: argparse.Namespace) -> int:
         maxmemory = space.read(arguments.maxmemory) if arguments.maxmemory else None
     except ParameterError as error:
         raise ConfigurationError(f"--{error}") from None
-    return max(_lint(file, maxmemory) for file in arguments.files)
+    return max(_lint(file, maxmemory, arguments.users) for file in arguments.files)
 
 
-def _lint(path: str, maxmemory: int | None = None) -> int:
+def _users(written: str) -> int:
+    try:
+        number = Decimal(written)
+        if number >= 1 and number == int(number):
+            return int(number)
+    except (InvalidOperation, ValueError, OverflowError):
+        pass
+    raise argparse.ArgumentTypeError(f"a number of people is needed, such as 100000 or 1e5, not {written!r}")
+
+
+def _lint(path: str, maxmemory: int | None = None, users: int | None = None) -> int:
     """Check a file, or each of a folder and then all of them together; tell what they take in the store."""
     files = published.files(path)
     for file in files:
         read(file)  # what cannot be read is a wrong argument, not a finding
-    if max(_lint_file(str(file)) for file in files):
+    if max(_print_findings(str(file), lint(file, users)) for file in files):
         return 1
     try:
         spaces = space.spaces(published.load(path))
@@ -111,10 +127,6 @@ def _lint(path: str, maxmemory: int | None = None) -> int:
     doubt = space.doubt(spaces, maxmemory) if maxmemory else None
     print(f"{path}: warning: {doubt}" if doubt else f"{path}: {space.summary(spaces)}")
     return 0
-
-
-def _lint_file(file: str) -> int:
-    return _print_findings(file, lint(file))
 
 
 def _print_findings(file: str, findings: Lint) -> int:
@@ -199,8 +211,12 @@ def _show(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _keygen(out: str) -> int:
-    private, public = generate()
+def _keygen(out: str, number: int | None) -> int:
+    if number is not None and not 1 <= number <= sealing.MOST_KEYS:
+        raise ConfigurationError(f"--sealing {number}: number keys from 1 to {sealing.MOST_KEYS}")
+    if number is not None and (lack := sealing.lacking()):
+        raise ConfigurationError(f"no key can be drawn: {lack}")
+    private, public = generate() if number is None else sealing.generate(number)
     try:
         with os.fdopen(os.open(out, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
             file.write(private)

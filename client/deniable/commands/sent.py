@@ -74,6 +74,9 @@ def _only_state(directory: Path) -> Path:
 
 
 def _table(entries: list[SentReport]) -> None:
-    rows = [(each.metric, str(each.version), each.period, each.segment, each.payload, each.names) for each in entries]
+    rows = [
+        (each.metric, str(each.version), each.period, each.segment, each.payload + " (sealed)" * each.sealed, each.names)
+        for each in entries
+    ]
     width = len(_HEADINGS) - (not any(each.names for each in entries))
     print_table([row[:width] for row in (_HEADINGS, *rows)])

@@ -27,7 +27,7 @@ def sheet(
 ) -> dict[str, Any]:
     """Write down what a client needs to know of a registry; raise `ParameterError` if a metric has no mechanism."""
     admission = admit(registry, None, datetime.now(UTC).date())
-    budget = admission.budget
+    budget, relay = admission.budget, registry.relay
     off: dict[str, str] = {}
     for fault in admission.faults:
         off.setdefault(fault.metric, fault.words)
@@ -36,6 +36,7 @@ def sheet(
         "app": registry.app,
         "revision": registry.revision,
         "segments": {name: list(values) for name, values in registry.segments.items()},
+        "relay": {"operator": relay.operator, "key": relay.key} if relay else None,
         "budget": {"per_month": _micro(budget.per_month), "lifetime": _micro(budget.lifetime)},
         "metrics": {id_: _metric(metric, budget, off.get(id_)) for id_, metric in registry.metrics.items()},
     }
@@ -69,6 +70,7 @@ def _metric(metric: Metric, budget: Budget, off: str | None) -> dict[str, Any]:
         "sample": metric.sample,
         "epsilon": metric.epsilon,
         "epsilon_permanent": metric.epsilon_permanent,
+        "shuffled": _shuffled(metric),
         "mechanism": mechanism.name,
         "canonical": mechanism.canonical,
         "fingerprint": allowance.tag,
@@ -82,6 +84,11 @@ def _metric(metric: Metric, budget: Budget, off: str | None) -> dict[str, Any]:
         "constants": _written(mechanism.constants),
         "allowance": _allowance(declared, allowance),
     }
+
+
+def _shuffled(metric: Metric) -> dict[str, Any] | None:
+    shuffled = metric.shuffled
+    return None if shuffled is None else {"min": shuffled.min, "delta": shuffled.delta, "central": shuffled.central}
 
 
 def _allowance(declared: Declared, allowance: Allowance) -> dict[str, Any]:

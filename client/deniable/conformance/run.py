@@ -107,6 +107,9 @@ def _addressed(request: dict[str, Any], server: StubServer) -> dict[str, Any]:
 
 
 def _serve(server: StubServer, request: dict[str, Any]) -> dict[str, Any]:
+    if request["server"] == "serve":
+        server.envelope = None if request["envelope"] is None else json.dumps(request["envelope"]).encode()
+        return {}
     if request["server"] == "fail":
         server.fail(request["status"])
         return {}

@@ -28,13 +28,14 @@ class SentReport:
     segment: str
     payload: str  # Its payload, in hexadecimal. This is randomised; see `deniable.explain`.
     fingerprint: str  # that of the metric's definition when the report was made
+    sealed: bool  # whether it was sealed for a relay; the payload is what was sealed
     # What it says by itself, such as ``jpeg``: one answer or several, and not always the true one. Empty if it names none, or the
     # definition has changed since.
     names: str = ""
 
     def __str__(self) -> str:
         counted = f"{self.metric} (version {self.version}) for {self.period}{', ' * bool(self.segment)}{self.segment}"
-        return f"{counted}: {self.payload}{f', which says {self.names}' if self.names else ''}"
+        return f"{counted}: {self.payload}{', sealed' * self.sealed}{f', which says {self.names}' if self.names else ''}"
 
 
 class Journal:
@@ -50,10 +51,10 @@ class Journal:
 
     def add(self, reports: Iterable[Report]) -> None:
         """Add reports that were sent; raise `StateError` if the state cannot be used."""
-        rows = [(*report.stratum, report.payload) for report in reports]
+        rows = [(*report.stratum, report.payload, bool(report.sealed)) for report in reports]
         with self._state.transaction() as db:
-            columns = "metric, version, fingerprint, period, segment, payload"
-            db.executemany(f"INSERT INTO journal ({columns}) VALUES (?, ?, ?, ?, ?, ?)", rows)  # noqa: S608
+            columns = "metric, version, fingerprint, period, segment, payload, sealed"
+            db.executemany(f"INSERT INTO journal ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", rows)  # noqa: S608
             db.execute("DELETE FROM journal WHERE id <= (SELECT max(id) FROM journal) - ?", (_LENGTH,))
 
     def refuse(
@@ -97,5 +98,6 @@ class Journal:
         if self.clearing or not self._state.begun:
             return []
         with self._state.transaction() as db:
-            columns = "metric, version, period, segment, lower(hex(payload)), fingerprint"
-            return [SentReport(*row) for row in db.execute(f"SELECT {columns} FROM journal ORDER BY id DESC")]  # noqa: S608
+            columns = "metric, version, period, segment, lower(hex(payload)), fingerprint, sealed"
+            rows = db.execute(f"SELECT {columns} FROM journal ORDER BY id DESC")  # noqa: S608 - our own words
+            return [SentReport(*(*row[:-1], bool(row[-1]))) for row in rows]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FILE = "state.db"
-FORMAT = 4
+FORMAT = 5
 _PATIENCE = 0.25  # seconds to wait for another process; the host app waits, too
 _SECRET_BITS = 256
 _OF_DAMAGE = (TypeError, ValueError, OverflowError, AttributeError, LookupError)  # raised when damaged content is read
@@ -64,12 +64,12 @@ SCHEMA = f"""
     CREATE TABLE uses (tag TEXT NOT NULL, month TEXT NOT NULL, key BLOB NOT NULL, PRIMARY KEY (tag, month, key));
     CREATE TABLE journal (
         id INTEGER PRIMARY KEY, metric TEXT NOT NULL, version INTEGER NOT NULL, fingerprint TEXT NOT NULL, period TEXT NOT NULL,
-        segment TEXT NOT NULL, payload BLOB NOT NULL
+        segment TEXT NOT NULL, payload BLOB NOT NULL, sealed INTEGER NOT NULL
     );
     CREATE TABLE refused (metric TEXT PRIMARY KEY, period TEXT NOT NULL, code TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE waiting (
         id BLOB PRIMARY KEY, due INTEGER NOT NULL, metric TEXT NOT NULL, version INTEGER NOT NULL, fingerprint TEXT NOT NULL,
-        period TEXT NOT NULL, segment TEXT NOT NULL, payload BLOB NOT NULL
+        period TEXT NOT NULL, segment TEXT NOT NULL, payload BLOB NOT NULL, sealed BLOB NOT NULL
     ) WITHOUT ROWID;
     CREATE TABLE people (person BLOB PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
     PRAGMA user_version = {FORMAT};

@@ -80,8 +80,8 @@ class Waiting:
                 for report, seconds in reports[:room]:
                     # A random key, so that the order on disk is not that of the answers.
                     key = OS.below(1 << 64).to_bytes(8, "little")
-                    row = (key, ceil(now + min(seconds, _LONGEST)), *report.stratum, report.payload)
-                    db.execute("INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+                    row = (key, ceil(now + min(seconds, _LONGEST)), *report.stratum, report.payload, report.sealed)
+                    db.execute("INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         except StateError:
             return False
         self.counts["spool_full"] += max(0, len(reports) - room)
@@ -108,7 +108,7 @@ class Waiting:
                     return []
                 now = self._see(db)
                 self.counts["spool_expired"] += db.execute("DELETE FROM waiting WHERE due < ?", (now - TAKEN_FOR,)).rowcount
-                columns = "id, metric, version, fingerprint, period, segment, payload"
+                columns = "id, metric, version, fingerprint, period, segment, payload, sealed"
                 due = f"SELECT {columns} FROM waiting WHERE due <= ? LIMIT ?"  # noqa: S608 - our own words
                 rows = db.execute(due, (now, _MOST_AT_ONCE)).fetchall()
                 # In the same transaction, so that no other process takes them, too.
@@ -121,7 +121,7 @@ class Waiting:
             return []
         left = _LOOK_AGAIN if first is None else min(max(0.0, first - now), _LOOK_EVERY)
         self._look_at = time.monotonic() + left
-        return [Report(Stratum(*row[1:6]), row[6]) for row in rows]
+        return [Report(Stratum(*row[1:6]), *row[6:]) for row in rows]
 
     def purge(self) -> None:
         """Delete all reports. If the state cannot be used now, `purging` stays set, and `take` tries again."""

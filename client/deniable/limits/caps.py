@@ -143,7 +143,11 @@ class _Loss:
 def _losses(declared: Declared, caps: Caps) -> Iterator[_Loss]:
     metric = declared.metric
     own = caps.metrics.get(metric.id, inf)
-    key, bound = (f'metrics["{metric.id}"]', own) if own < caps.epsilon else ("epsilon", caps.epsilon)
+    key, bound = "epsilon", caps.epsilon
+    if metric.shuffled and caps.shuffled_epsilon is not None:
+        key, bound = "shuffled_epsilon", caps.shuffled_epsilon
+    if own < bound:
+        key, bound = f'metrics["{metric.id}"]', own
     yield _Loss("a report", "epsilon", key, bound, _worst(declared.mechanism))
     if metric.permanent:
         ratio = declared.permanent.permanent_ratio if declared.permanent else None

@@ -143,7 +143,7 @@ def make(
         obvious = _one_byte(domain_size, epsilon)
         return obvious or choose(domain_size=domain_size, epsilon=epsilon, max_bytes=max_bytes).mechanism
     if name not in _ALL:
-        from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
+        from deniable.messages.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
 
         raise ParameterError(f"mechanism: write one of auto, {', '.join(_ALL)}{did_you_mean(name, ['auto', *_ALL])}", name)
     module, class_name = _ALL[name]

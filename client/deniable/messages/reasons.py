@@ -308,6 +308,10 @@ REFUSALS: Mapping[str, Reason] = {
         "the server's metrics.toml defines the same version of the metric in another way",
         _OURS,
     ),
+    "relay_only": Reason(
+        "its reports are sealed for a relay, and the DSN leads to a server, which takes none from devices",
+        "write the DSN of the relay",
+    ),
     "metric_expired": Reason(
         "its collection has ended at the server", "write a later `expires` in metrics.toml, for the app and for the server"
     ),

@@ -28,6 +28,10 @@
     tallies = 30                  # exact sums
     releases = 1095               # releases
 
+    [relay]                       # who mixes the reports of metrics with `shuffled`, and the server's public key; optional
+    operator = "Example Foundation"
+    key = "1:..."                 # from: deniable registry keygen --sealing 1
+
     [budget]                      # of a device, over all metrics, in nats; optional
     per_month = 8.0               # in a calendar month
     lifetime = 480.0              # ever
@@ -85,6 +89,7 @@ from deniable.frozen import dataclass, field, fields
 from deniable.registry import hierarchy, text
 from deniable.registry.answers import types
 from deniable.registry.metric import Metric
+from deniable.registry.relay import Relay, Shuffled
 from deniable.registry.rules import COIN_EPSILON, faults_of
 from deniable.registry.tables import Analysts, Budget, Caps, Experiment, Publication, Retention
 
@@ -129,6 +134,8 @@ class Registry:
         The budget of questions about withheld numbers of reports.
     digest
         SHA-256 of its text, or of the texts of all files of a folder, one after another.
+    relay
+        Who mixes the reports of metrics with ``shuffled``, and the key that they are sealed to. None if no metric has that.
     older
         Versions of metrics that only earlier registries declare. Apps may still use them (see ``deniable.registry.published``).
     """
@@ -146,6 +153,7 @@ class Registry:
     retention: Retention = field(default_factory=Retention)
     analysts: Analysts = field(default_factory=Analysts)
     digest: str = field(default="", compare=False)
+    relay: Relay | None = None
     older: tuple[Metric, ...] = ()
 
     @property
@@ -205,7 +213,7 @@ class Registry:
         for name in metric.segments:
             value, declared = values.get(name), self.segments[name]
             if value not in declared:
-                from deniable.registry.lookalike import nearest  # noqa: PLC0415 - only a mistake needs it
+                from deniable.messages.lookalike import nearest  # noqa: PLC0415 - only a mistake needs it
 
                 wrong = (
                     f"the segment {name} is missing"
@@ -314,6 +322,7 @@ def made_of(document: dict[str, Any], text: str, file: str, publication: Publica
         publication=publication,
         retention=Retention(**document.get("retention", {})),
         analysts=Analysts(**document.get("analysts", {})),
+        relay=Relay(**document["relay"]) if "relay" in document else None,
         digest=sha256(text.encode()).hexdigest(),
     )
 
@@ -371,6 +380,8 @@ def _metric(id_: str, table: dict[str, Any], publication: Publication) -> Metric
             members[name] = _decimal(members[name])
     members["range"] = tuple(map(_decimal, members.get("range", ())))
     members["segments"] = tuple(members.get("segments", ()))
+    if "shuffled" in members:
+        members["shuffled"] = Shuffled(**members["shuffled"])
     return Metric(id=id_, **members)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.frozen import dataclass, fields
 from deniable.registry.published import MEANING
+from deniable.registry.relay import Relay, Shuffled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,6 +48,7 @@ def diff(published: Registry, proposed: Registry) -> list[RegistryChange]:
         if was != is_:
             changes.append(RegistryChange("-", f"generalize.{name} was {_short(was)}, is {_short(is_)}", breaking=False))
     changes += _experiment_changes(published.experiments, proposed.experiments)
+    changes += _relay_changes(published.relay, proposed.relay)
     for id_, old in published.metrics.items():
         new = proposed.metrics.get(id_)
         if new is None:
@@ -58,6 +60,25 @@ def diff(published: Registry, proposed: Registry) -> list[RegistryChange]:
             changes += _metric_changes(old, new)
     changes += [RegistryChange(id_, "added", breaking=False) for id_ in proposed.metrics if id_ not in published.metrics]
     return changes
+
+
+def _relay_changes(was: Relay | None, is_: Relay | None) -> Iterator[RegistryChange]:
+    if was is None or is_ is None:
+        if was != is_:
+            yield RegistryChange("-", f"relay was {_relay(was)}, is {_relay(is_)}", breaking=False)
+        return
+    if was.operator != is_.operator:
+        what = f"relay.operator was {was.operator!r}, is {is_.operator!r}: people agreed to the first, so ask them again"
+        yield RegistryChange("-", what, breaking=False)
+    if was.key != is_.key:
+        same = was.number == is_.number
+        then = f"write it as number {was.number + 1}" if same else f"keep private key {was.number} while apps in use seal to it"
+        what = f"another public key has number {is_.number}" if same else f"relay.key was number {was.number}, is {is_.number}"
+        yield RegistryChange("-", f"{what}: {then}", breaking=same)
+
+
+def _relay(relay: Relay | None) -> str:
+    return f"run by {relay.operator!r}" if relay else "not declared"
 
 
 def _experiment_changes(published: Mapping[str, Experiment], proposed: Mapping[str, Experiment]) -> Iterator[RegistryChange]:
@@ -92,5 +113,6 @@ def _metric_changes(old: Metric, new: Metric) -> Iterator[RegistryChange]:
 
 
 def _short(value: Any) -> str:
-    text = str(value) if isinstance(value, date) else f"[{', '.join(map(str, value))}]" if type(value) is tuple else repr(value)
+    plain = str(value) if isinstance(value, date | Shuffled) else repr(value)
+    text = f"[{', '.join(map(str, value))}]" if type(value) is tuple else plain
     return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004

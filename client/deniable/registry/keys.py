@@ -37,7 +37,7 @@ _ENDS = ("min", "max", "minimum", "maximum", "least", "greatest", "low", "high",
 
 def meant(key: str, known: Iterable[str]) -> str | None:
     """Return the key that a mistyped one may have meant, or that has its meaning here; None if there is none."""
-    from deniable.registry.lookalike import nearest  # noqa: PLC0415 - only a mistake needs it
+    from deniable.messages.lookalike import nearest  # noqa: PLC0415 - only a mistake needs it
 
     known = list(known)
     word = _BY_WORD.get(key.lower())

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from deniable.registry.answers.axis import Axis
     from deniable.registry.answers.types import Type
+    from deniable.registry.relay import Shuffled
     from deniable.source import Source
 
 __all__ = ["PER_SECOND", "Metric", "Value"]
@@ -121,6 +122,9 @@ class Metric:
         periods close. None: they are not. Devices do not use this.
     public
         Whether what is published of it is shown to everybody, where the server shows results. Devices do not use this.
+    shuffled
+        What is claimed of its reports once a relay has mixed them. A device then seals each of them. None: they go to the server
+        as they are.
     """
 
     id: str
@@ -159,6 +163,7 @@ class Metric:
     least_shift: str | None = None
     public: bool = False
     step: str | None = None
+    shuffled: Shuffled | None = None
     kind: Type = field(init=False, repr=False, compare=False)  # the type itself, which answers for what differs by type
     axis: Axis | None = field(init=False, repr=False, compare=False, default=None)  # of a number
     # Of the listed values: the length of the longest text, and the position of each.
@@ -235,6 +240,11 @@ class Metric:
         if self.axis is None or self.unit not in PER_SECOND:
             return None
         return max(0.0, float(self.axis.high) / PER_SECOND[self.unit])
+
+    @property
+    def crowd(self) -> int:
+        """Fewest reports that a relay hands on together."""
+        return self.shuffled.min if self.shuffled else self.min_reports
 
     def closes(self, name: str) -> datetime:
         """Return when a period closes."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MEANING = (
     *("type", "values", "epsilon", "mechanism", "period", "segments", "max_report_bytes"),
     *("discover", "max_length", "parameters", "factors", "epsilon_permanent", "none", "other"),
-    *("per_period", "answers_per_month"),
+    *("per_period", "answers_per_month", "shuffled"),
     *("range", "unit", "scale", "estimate", "joint", "most"),
 )
 """The fields of a metric that never change once it is published. To change them, raise its version."""
@@ -249,11 +249,17 @@ def _merged(loaded: Sequence[Registry]) -> Registry:
 def _conflicts(loaded: Sequence[Registry]) -> Iterator[Fault]:
     known: dict[tuple[str, int], tuple[Registry, Metric]] = {}
     highest: dict[str, int] = {}
+    keys: dict[int, Registry] = {}
     for declared in loaded:
         if declared.app != loaded[0].app:
             yield Fault(
                 declared.file, "-", f"app: keep each app in a folder of its own; this one is of {loaded[0].app!r}", declared.app
             )
+        if declared.relay:
+            other = keys.setdefault(declared.relay.number, declared)
+            if other.relay and other.relay.key != declared.relay.key:
+                rule = f"relay.key: write it with another number; {other.file} has another key of this one"
+                yield Fault(declared.file, "-", rule, declared.relay.number)
         for metric in declared.metrics.values():
             place = metric.id, metric.version
             first, old = known.setdefault(place, (declared, metric))

@@ -14,13 +14,29 @@ from deniable.messages.percent import meant_percent
 from deniable.registry import hierarchy, period
 from deniable.registry.answers import types
 from deniable.registry.hierarchy import WORD
-from deniable.registry.keys import instead, listed, meant
-from deniable.registry.tables import GRACE, Analysts, Budget, Caps, Experiment, Publication, Retention, covered, duration
+from deniable.registry.keys import listed, meant
+from deniable.registry.relay import Relay, Shuffled
+from deniable.registry.tables import (
+    GRACE,
+    USUAL,
+    Analysts,
+    Budget,
+    Caps,
+    Experiment,
+    Publication,
+    Retention,
+    covered,
+    duration,
+    missing_keys,
+    refused_values,
+    unknown_keys,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
     from deniable.registry.answers.domain import Broken
+    from deniable.registry.tables import Found
 
 FORMAT = 1
 COIN_EPSILON = "1.0986122886681098"  # ln 3, the loss of two fair coins; only the coin mechanism may leave out its epsilon
@@ -28,12 +44,13 @@ MAX_REVISION = 1 << 53
 ANSWERS_PER_MONTH = 2
 """Most permanent responses that a device reports in a calendar month, unless the metric declares another number."""
 
-TABLES: dict[str, tuple[type[Budget | Caps | Publication | Retention | Analysts], str]] = {
+TABLES: dict[str, tuple[type[Budget | Caps | Publication | Retention | Analysts | Relay], str]] = {
     "budget": (Budget, "{ per_month = 8.0, lifetime = 480.0 }"),
     "caps": (Caps, "{ epsilon = 4.0, permanent = 4.0 }"),
     "publication": (Publication, "{ min_reports = 100, early = false }"),
     "retention": (Retention, "{ tallies = 30, releases = 1095 }"),
     "analysts": (Analysts, "{ epsilon = 1.0, per_key = 0.5 }"),
+    "relay": (Relay, '{ operator = "Example Foundation", key = "1:..." }'),
 }
 
 TOP = ("format", "revision", "app", "segments", "generalize", "experiments", *TABLES, "metrics")
@@ -47,14 +64,6 @@ ID_RULE = f"write an id as lower-case words joined by dots or dashes, with at mo
 _MOST_TOGETHER = 1_000_000
 _DEVICES = r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?"
 
-_Rest = tuple[str, str, object]  # metric, rule, value: a Fault without its file
-
-
-def _unknown(where: str, of: str, known: Sequence[str], table: dict[str, Any], place: str = "") -> Iterator[_Rest]:
-    for key in table:
-        if key not in known:
-            yield where, f"{place}{key} is no key {of}: write {instead(key, known)}", ...
-
 
 def is_id(value: object) -> bool:
     """Return whether a value may be the name of an app or a metric."""
@@ -66,7 +75,7 @@ def is_revision(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < MAX_REVISION
 
 
-def _app_faults(app: object) -> Iterator[_Rest]:
+def _app_faults(app: object) -> Iterator[Found]:
     if not is_id(app):
         yield "-", "app: write a lower-case name in quotes, such as 'shop'", app
     elif re.fullmatch(_DEVICES, str(app)):
@@ -76,9 +85,9 @@ def _app_faults(app: object) -> Iterator[_Rest]:
 def faults_of(
     document: dict[str, Any],  # the parsed TOML
     keys: tuple[str, ...],  # the keys that a metric may have
-) -> Iterator[_Rest]:
+) -> Iterator[Found]:
     """Find every fault of a registry: the metric (``"-"`` for the file), the broken rule, and the value that breaks it."""
-    yield from _unknown("-", "of a registry", TOP, document)
+    yield from unknown_keys("-", "of a registry", TOP, document)
     # One mistyped key is one fault: it is not missing as well.
     document = {meant(key, TOP) or "": value for key, value in document.items() if key not in TOP} | document
     if document.get("format") != FORMAT or isinstance(document["format"], bool):  # True == 1
@@ -87,8 +96,8 @@ def faults_of(
     revision = document.get("revision", 1)
     if not is_revision(revision):
         yield "-", "revision: write a whole number above 0, and raise it with every publication", revision
-    for name in TABLES:
-        yield from _table_faults(name, document.get(name, {}))
+    for name in (each for each in TABLES if each in document):
+        yield from _table_faults(name, document[name])
     segments = document.get("segments", {})
     if isinstance(segments, dict):
         yield from _segments_faults(segments)
@@ -107,44 +116,25 @@ def faults_of(
             yield id_, ID_RULE, id_
         if isinstance(table, dict):
             yield from _metric_faults(id_, table, segments, keys, grace)
+            if "shuffled" in table and "relay" not in document:
+                yield id_, "shuffled: declare who mixes its reports, as a table [relay] with operator and key; or remove it", ...
         else:
             yield id_, "write a metric as a table, with its own lines", table
 
 
-def _table_faults(name: str, table: object) -> Iterator[_Rest]:
+def _table_faults(name: str, table: object) -> Iterator[Found]:
     """Find the faults of a table that holds for all metrics."""
     made_of, example = TABLES[name]
     if not isinstance(table, dict):
         yield "-", f"{name}: write a table such as {example}", table
         return
     known = [each.name for each in fields(made_of) if name != "caps" or each.name not in _IN_CODE_ONLY]
-    yield from _unknown("-", f"of [{name}]", known, table, f"{name}.")
-    yield from _values_faults(name, made_of, {key: value for key, value in table.items() if key in known}, {})
+    yield from unknown_keys("-", f"of [{name}]", known, table, f"{name}.")
+    yield from missing_keys(name, table, example)
+    yield from refused_values(name, made_of, {key: value for key, value in table.items() if key in known}, USUAL.get(name, {}))
 
 
-def _values_faults(
-    name: str,
-    made_of: Callable[..., object],
-    table: dict[str, Any],
-    usual: dict[str, object],  # values of keys that have no default
-) -> Iterator[_Rest]:
-    """Find what a table refuses, key by key. What is about a key as well that was refused before is not known."""
-    refused: set[str] = set()
-    while True:
-        try:
-            made_of(**usual | {key: value for key, value in table.items() if key not in refused})
-        except ParameterError as error:
-            key = error.rule.partition(":")[0]
-            if refused.isdisjoint(re.findall(r"\w+", error.rule)):
-                yield "-", f"{name}.{error.rule}", error.value
-            if key in refused or key not in table:
-                return
-            refused.add(key)
-        else:
-            return
-
-
-def _segments_faults(segments: dict[str, Any]) -> Iterator[_Rest]:
+def _segments_faults(segments: dict[str, Any]) -> Iterator[Found]:
     for name, values in segments.items():
         if not WORD.fullmatch(name):
             yield "-", "write the name of a segment as one word of letters, digits and _.+-", name
@@ -154,7 +144,7 @@ def _segments_faults(segments: dict[str, Any]) -> Iterator[_Rest]:
             yield "-", f"segments.{name}: list each value once", values
 
 
-def _generalize_faults(table: object, segments: dict[str, Any]) -> Iterator[_Rest]:
+def _generalize_faults(table: object, segments: dict[str, Any]) -> Iterator[Found]:
     if not isinstance(table, dict):
         yield "-", 'generalize: write a table of segments, such as { version = "." }', table
         return
@@ -165,7 +155,7 @@ def _generalize_faults(table: object, segments: dict[str, Any]) -> Iterator[_Res
             yield "-", rule, value
 
 
-def _experiments_faults(table: object, segments: dict[str, Any]) -> Iterator[_Rest]:
+def _experiments_faults(table: object, segments: dict[str, Any]) -> Iterator[Found]:
     example = '{ base = "control", planned = 0.02 }'
     if not isinstance(table, dict):
         yield "-", f"experiments: write a table of segments, such as {{ arm = {example} }}", table
@@ -183,9 +173,9 @@ def _experiments_faults(table: object, segments: dict[str, Any]) -> Iterator[_Re
             yield "-", f"experiments.{name}: write a table such as {example}", declared
             continue
         known = [each.name for each in fields(Experiment)]
-        yield from _unknown("-", "of an experiment", known, declared, f"experiments.{name}.")
+        yield from unknown_keys("-", "of an experiment", known, declared, f"experiments.{name}.")
         usual = {"base": arms[0], "planned": 0.5}
-        yield from _values_faults(
+        yield from refused_values(
             f"experiments.{name}", Experiment, {key: declared[key] for key in declared if key in known}, usual
         )
         base, split = declared["base"], declared.get("split")
@@ -197,14 +187,14 @@ def _experiments_faults(table: object, segments: dict[str, Any]) -> Iterator[_Re
 
 def _metric_faults(
     id_: str, table: dict[str, Any], segments: dict[str, Any], keys: tuple[str, ...], grace: str
-) -> Iterator[_Rest]:
+) -> Iterator[Found]:
     unquoted = [key for key, value in table.items() if key not in keys and isinstance(value, dict)]
     for key in unquoted:
         full = f"{id_}.{key}"
         yield id_, f'[metrics.{full}] is an id with a dot, which needs quotes: write [metrics."{full}"]', ...
     if len(unquoted) == len(table) > 0:
         return
-    yield from _unknown(id_, "of a metric", keys, {key: value for key, value in table.items() if key not in unquoted})
+    yield from unknown_keys(id_, "of a metric", keys, {key: value for key, value in table.items() if key not in unquoted})
     # One mistyped key is one fault: it is not missing as well.
     renamed = {meant(key, keys): value for key, value in table.items() if key not in keys and key not in unquoted}
     table = {key: value for key, value in renamed.items() if key} | table
@@ -212,6 +202,7 @@ def _metric_faults(
         _domain_faults(table),
         _privacy_faults(table),
         _parameters_faults(table),
+        _shuffled_faults(table),
         _upkeep_faults(table, grace),
         _segment_faults(table, segments),
     ):
@@ -268,6 +259,34 @@ def _nats_faults(name: str, epsilon: object) -> Iterator[Broken]:
         exact(epsilon)  # type: ignore[arg-type]
     except ParameterError as error:
         yield error.rule.replace("epsilon", name, 1), error.value
+
+
+def _shuffled_faults(table: dict[str, Any]) -> Iterator[Broken]:
+    if "shuffled" not in table:
+        return
+    shuffled, example = table["shuffled"], "{ min = 10000, delta = 1e-8, central = 0.3 }"
+    if not isinstance(shuffled, dict):
+        yield f"shuffled: write a table such as {example}", shuffled
+        return
+    names = [each.name for each in fields(Shuffled)]
+    known = {key: value for key, value in shuffled.items() if key in names}
+    broken = [
+        *unknown_keys("", "of shuffled", names, shuffled, "shuffled."),
+        *missing_keys("shuffled", shuffled, example),
+        *refused_values("shuffled", Shuffled, known, USUAL["shuffled"]),
+    ]
+    yield from ((rule, value) for _, rule, value in broken)
+    if "epsilon_permanent" in table:
+        rule = "shuffled: remove it, or epsilon_permanent; copies of one permanent response do not add up as independent reports"
+        yield f"{rule}, so nothing is claimed of them", ...
+    if table.get("per_period", 1) != 1:
+        yield "per_period: write 1 with shuffled, since one pool would have several reports of a device", table["per_period"]
+    epsilon = table.get("epsilon", COIN_EPSILON)
+    if not broken and not any(_nats_faults("epsilon", epsilon)) and exact(str(shuffled["central"])) >= exact(epsilon):
+        yield (
+            f"shuffled.central: write less than {epsilon}, the epsilon of a report alone; else remove shuffled",
+            shuffled["central"],
+        )
 
 
 def _parameters_faults(table: dict[str, Any]) -> Iterator[Broken]:

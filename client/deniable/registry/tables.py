@@ -1,19 +1,23 @@
-"""The tables of a registry that hold for all metrics: experiments, publication, retention, analysts, budget, caps."""
+"""The tables of a registry that hold for all metrics: experiments, publication, retention, analysts, budget, caps.
+
+Below them stands how the keys of any table are checked.
+"""
 
 from __future__ import annotations
 
 import re
 from datetime import timedelta
 from math import inf, isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.frozen import dataclass, field, fields
 from deniable.messages.percent import meant_percent
+from deniable.registry.keys import instead, meant
 from deniable.wire.layout import MAX_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 __all__ = ["GRACE", "MIN_REPORTS", "Analysts", "Budget", "Caps", "Experiment", "Publication", "Retention", "covered", "duration"]
 
@@ -215,8 +219,11 @@ class Caps:
         Largest privacy loss of one report of any metric, in nats.
     permanent
         Largest privacy loss of all reports of one permanent response, in nats.
+    shuffled_epsilon
+        The same as `epsilon` for metrics with ``shuffled``, which may be larger: what a report says if a relay and a server work
+        together. None for `epsilon`.
     metrics
-        Stricter bounds than `epsilon` for single metrics, by id.
+        Stricter bounds than these for single metrics, by id.
     mechanisms
         Names of allowed mechanisms; None for all.
     domain_size
@@ -238,6 +245,7 @@ class Caps:
 
     epsilon: float = 4
     permanent: float = 4
+    shuffled_epsilon: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict, hash=False)
     mechanisms: Collection[str] | None = None
     domain_size: int | None = None
@@ -246,7 +254,9 @@ class Caps:
     budget: Budget | None = None
 
     def __post_init__(self) -> None:
-        for name, nats in (("epsilon", self.epsilon), ("permanent", self.permanent), *self.metrics.items()):
+        shuffled = self.epsilon if self.shuffled_epsilon is None else self.shuffled_epsilon
+        bounds = ("epsilon", self.epsilon), ("permanent", self.permanent), ("shuffled_epsilon", shuffled)
+        for name, nats in (*bounds, *self.metrics.items()):
             wrong = isinstance(nats, bool) or not isinstance(nats, int | float)
             if wrong or not isfinite(nats) or not 0 < nats <= LARGEST:
                 raise ParameterError(f"{name}: write a number of nats above 0 and at most {LARGEST:,.0f}", nats)
@@ -262,3 +272,51 @@ class Caps:
                 continue
             if isinstance(size, bool) or not isinstance(size, int) or size < least:
                 raise ParameterError(f"{name}: write a whole number of at least {least}", size)
+
+
+Found = tuple[str, str, object]
+"""A metric, a rule and the value that breaks it: a fault without its file."""
+
+USUAL: dict[str, dict[str, object]] = {
+    "relay": {"operator": "somebody", "key": f"1:{'A' * 43}="},
+    "shuffled": {"min": 2, "delta": "1e-300", "central": "1e-300"},
+}
+"""Sound values of keys that have no default, by table: where one is missing, the others are checked all the same."""
+
+
+def unknown_keys(where: str, of: str, known: Sequence[str], table: dict[str, Any], place: str = "") -> Iterator[Found]:
+    """Find keys that a table may not have."""
+    for key in table:
+        if key not in known:
+            yield where, f"{place}{key} is no key {of}: write {instead(key, known)}", ...
+
+
+def missing_keys(name: str, table: dict[str, Any], example: str) -> Iterator[Found]:
+    """Find keys of `USUAL` that a table lacks."""
+    needed = USUAL.get(name, {})
+    mistyped = {meant(key, needed) for key in table if key not in needed}  # one of these is not missing as well
+    for key in needed:
+        if key not in table and key not in mistyped:
+            yield "-", f"{name}.{key} is missing: write all keys, such as {example}", ...
+
+
+def refused_values(
+    name: str,
+    made_of: Callable[..., object],
+    table: dict[str, Any],
+    usual: dict[str, object],  # values of keys that have no default
+) -> Iterator[Found]:
+    """Find what a table refuses, key by key. What is about a key as well that was refused before is not known."""
+    refused: set[str] = set()
+    while True:
+        try:
+            made_of(**usual | {key: value for key, value in table.items() if key not in refused})
+        except ParameterError as error:
+            key = error.rule.partition(":")[0]
+            if refused.isdisjoint(re.findall(r"\w+", error.rule)):
+                yield "-", f"{name}.{error.rule}", error.value
+            if key in refused or key not in table:
+                return
+            refused.add(key)
+        else:
+            return

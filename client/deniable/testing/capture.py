@@ -20,11 +20,11 @@ from deniable.client.undeclared import clipped, undeclared
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.handle import MetricHandle
 from deniable.messages.log import log
+from deniable.messages.lookalike import did_you_mean
 from deniable.messages.reasons import ANSWERS
 from deniable.process.clock import now
 from deniable.process.surroundings import switched_off
 from deniable.registry import Registry, load
-from deniable.registry.lookalike import did_you_mean
 from deniable.registry.metric import PER_SECOND
 from deniable.stopwatch import Stopwatch, Timing
 from deniable.testing.seen import Captured

@@ -6,25 +6,20 @@ compares all answers.
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode
-from binascii import Error as Base64Error
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from deniable.declared import Declared
 from deniable.errors import PayloadError
 from deniable.process.clock import now
-from deniable.upload_rules import Refused, bearer, check_key, inflated, place
-from deniable.wire.report import FORMAT, MAX_BODY_BYTES, MAX_INFLATED_BYTES, Report, Stratum
+from deniable.upload_rules import CLOCK_SKEW, Refused, bearer, check_key, groups, inflated, parts, place
+from deniable.wire import sealing
+from deniable.wire.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES, Report, Stratum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from deniable.registry import Registry
-
-_CLOCK_SKEW = timedelta(hours=1)
-_MEMBERS = {"metric": str, "version": int, "fingerprint": str, "period": str, "segment": str, "count": int, "payloads": str}
 
 
 def identify(headers: Mapping[str, str], key: str) -> str:
@@ -51,7 +46,7 @@ def check(
     """Check a batch; return the answer and the accepted reports, or raise `Refused` if none is accepted."""
     accepted: list[Report] = []
     errors: list[dict[str, Any]] = []
-    for number, group in enumerate(_groups(body)):
+    for number, group in enumerate(groups(body)):
         try:
             good, bad = _taken(group, registry)
         except Refused as refusal:
@@ -66,52 +61,19 @@ def check(
     return {"accepted": len(accepted), "rejected": rejected, "errors": errors}, accepted
 
 
-def _groups(body: bytes) -> list[dict[str, Any]]:
-    try:
-        document = json.loads(body)
-    except ValueError:
-        raise Refused(400, "json") from None
-    except RecursionError:  # arrays in arrays, thousands deep
-        raise Refused(400, "batch_shape") from None
-    well_formed = isinstance(document, dict) and document.keys() == {"format", "groups"} and type(document["format"]) is int
-    if not well_formed or not isinstance(document["groups"], list) or not all(map(_is_group, document["groups"])):
-        raise Refused(400, "batch_shape")
-    if document["format"] != FORMAT:
-        raise Refused(400, "batch_format")
-    groups: list[dict[str, Any]] = document["groups"]
-    return groups
-
-
-def _is_group(group: object) -> bool:
-    return (
-        isinstance(group, dict)
-        and group.keys() == _MEMBERS.keys()
-        and all(type(group[name]) is kind for name, kind in _MEMBERS.items())
-        and all(0 <= group[name] <= MAX_INFLATED_BYTES for name in ("version", "count"))
-    )
-
-
 def _taken(group: dict[str, Any], registry: Registry | None) -> tuple[list[Report], list[str]]:
     """Return the good reports of a group, and the code of each bad one."""
-    layout, stratum = None, Stratum(*(group[name] for name in Stratum._fields))
+    layout, size, stratum = None, None, Stratum(*(group[name] for name in Stratum._fields))
     if registry is not None:
         metric = registry.metrics.get(stratum.metric)
-        placed = place(
-            registry, lambda _: [Declared.of(metric)] if metric else [], stratum, datetime.fromtimestamp(now(), UTC), _CLOCK_SKEW
-        )
-        layout, stratum = placed.declared.layout, placed.stratum
-    count = group["count"]
-    try:
-        payloads = b64decode(group["payloads"], validate=True)
-    except (Base64Error, ValueError):
-        raise Refused(400, "base64") from None
-    if not count or not payloads or len(payloads) % count or (layout and len(payloads) != count * layout.payload_size):
-        raise Refused(400, "payload_length")
-    size = len(payloads) // count
+        # With a relay in the registry it is the relay's part that is played: nothing is opened.
+        moment, sealed = datetime.fromtimestamp(now(), UTC), registry.relay is not None
+        placed = place(registry, lambda _: [Declared.of(metric)] if metric else [], stratum, moment, CLOCK_SKEW, sealed=sealed)
+        size, stratum = placed.declared.layout.payload_size + sealing.LONGER * sealed, placed.stratum
+        layout = None if sealed else placed.declared.layout
     good: list[Report] = []
     bad: list[str] = []
-    for start in range(0, len(payloads), size):
-        payload = payloads[start : start + size]
+    for payload in parts(stratum.metric, group["count"], group["payloads"], size):
         try:
             if layout:
                 layout.unpack(payload)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from deniable.device.waiting import Waiting
     from deniable.transport.dsn import Dsn
+    from deniable.wire.sealing import Sealer
 
 __all__ = ["Batch", "HttpPost", "Post", "Sender", "SenderSettings", "Spool", "Verdict"]
 
@@ -70,10 +71,9 @@ class Sender:
         # call. After an error, which is counted, the next call is an hour later. It is not called while paused.
         chore: Callable[[], float] | None = None,
         exit: Exit = "auto",  # noqa: A002 - the app's word for it. What becomes of the queue when the process ends.
-        # Called at the end of the process if batches are left on disk, which only `exit` "helper" asks for.
-        helper: Callable[[], object] | None = None,
-        # Called in the thread that makes batches, some time after `look_after`.
-        upkeep: Callable[[], object] = lambda: None,
+        helper: Callable[[], object] | None = None,  # called at the end if batches are left on disk, with `exit` "helper"
+        upkeep: Callable[[], object] = lambda: None,  # called in the thread that makes batches, some time after `look_after`
+        sealer: Sealer | None = None,  # Seals reports for a relay, in the thread that makes batches. None if the app has none.
     ) -> None:
         self._dsn = dsn
         self._settings = settings
@@ -82,6 +82,7 @@ class Sender:
         self._waiting = waiting
         self._delivered = delivered
         self._chore = chore
+        self._sealer = sealer
         if exit not in get_args(Exit):
             raise ParameterError(f"exit: write one of {', '.join(get_args(Exit))}", exit)
         self._exit = exit
@@ -110,8 +111,7 @@ class Sender:
     @classmethod
     def locks(cls) -> Iterator[Condition]:
         """Yield the locks of every sender of this process."""
-        for sender in cls._alive:
-            yield sender._orders.changed  # noqa: SLF001 - our own
+        yield from (sender._orders.changed for sender in cls._alive)  # noqa: SLF001 - our own
 
     @classmethod
     def reset_all(cls) -> None:
@@ -351,8 +351,8 @@ class Sender:
         try:
             courier = Courier(self._orders, self._make_post, self._chore, self._count_chore_error, quiet=quiet)
             delivery = Delivery(self._dsn, self._settings.timeout, self._orders, courier)
-            dispatch = Dispatch(self._settings, self._orders, self._outbox, self._backlog, delivery, self._delivered)
-            thread = Thread(target=self._run, args=(dispatch, courier), name="deniable-sender", daemon=True)
+            work = Dispatch(self._settings, self._orders, self._outbox, self._backlog, delivery, self._delivered, self._sealer)
+            thread = Thread(target=self._run, args=(work, courier), name="deniable-sender", daemon=True)
         except RuntimeError:  # an isolated subinterpreter has no daemon threads
             return False
         try:

@@ -241,9 +241,9 @@ def _refusals(batch: Batch, errors: Any) -> Counter[str]:
         place, code = (error.get("group"), _code(error)) if isinstance(error, dict) else (None, None)
         if code is None or type(place) is not int or not 0 <= place < len(groups):
             continue
-        stratum, payloads = groups[place]
+        stratum, reports = groups[place]
         count = error.get("count")
-        refused[f"{stratum.metric}: {code}"] += count if type(count) is int and 0 < count < len(payloads) else len(payloads)
+        refused[f"{stratum.metric}: {code}"] += count if type(count) is int and 0 < count < len(reports) else len(reports)
         lines.setdefault((code, _words(error, of_refusal(code))), []).append(stratum.metric)
     for about, metrics in lines.items():
         warn_once(metrics, *about)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from deniable.messages.log import log
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from deniable.transport.network import Orders
     from deniable.transport.outbox import Outbox
     from deniable.transport.settings import SenderSettings
+    from deniable.wire.sealing import Sealer
 
     Count = Callable[[str, int, Iterable[Report]], None]
 
@@ -38,6 +40,7 @@ class Dispatch:
         backlog: Backlog,  # keeps batches that were not delivered
         delivery: Delivery,  # delivers batches to the server
         delivered: Callable[[Batch, Verdict], None] | None,  # called with each batch that need not be sent again
+        sealer: Sealer | None,  # seals reports for a relay; None if the app has none
     ) -> None:
         self._settings = settings
         self._orders = orders
@@ -45,6 +48,7 @@ class Dispatch:
         self._backlog = backlog
         self._delivery = delivery
         self._delivered = delivered
+        self._sealer = sealer
 
     def run(self) -> None:
         """Work until closed."""
@@ -55,6 +59,9 @@ class Dispatch:
                     with undisturbed():  # imported now, because this thread needs them later
                         import gzip  # noqa: F401, PLC0415
                         import uuid  # noqa: F401, PLC0415
+                    if self._sealer is not None:
+                        with suppress(Exception):  # if it fails again, these reports are lost, and counted
+                            self._sealer.prepare()
                     with self._orders.changed:
                         self._backlog.begin(self._interval())  # the app's last run may have left batches
                     looked = True
@@ -108,6 +115,8 @@ class Dispatch:
         # Without the lock: the report of a block may take a transaction, and `submit` must not wait for the disk.
         for entry in later:
             report = entry.report if entry.report is not None else entry.block.report() if entry.block else None
+            # Before it is on disk: a later run may be of another edition of the app, with another relay or none.
+            report = self._sealed(report) if report is not None else None
             if report is not None and entry.due <= now:
                 due.append(report)
             elif report is not None:
@@ -134,9 +143,17 @@ class Dispatch:
             self._orders.changed.notify_all()
         return closed
 
+    def _sealed(self, report: Report) -> Report | None:
+        """Return a report as it may travel; None if it cannot be sealed, which is counted."""
+        try:
+            return self._sealer(report) if self._sealer else report
+        except Exception as error:  # noqa: BLE001 - as for a batch
+            self._lose(error, (report,), self._outbox.count)
+            return None
+
     def _make_and_deliver(self, reports: tuple[Report, ...]) -> None:
         try:
-            batch = Batch.of(reports)
+            batch = Batch.of(tuple(map(self._sealer, reports)) if self._sealer else reports)
         except Exception as error:  # noqa: BLE001 - as below
             self._lose(error, reports, self._outbox.settle)
         else:

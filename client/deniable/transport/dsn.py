@@ -7,7 +7,7 @@ from urllib.parse import SplitResult, urlsplit
 from deniable.errors import ConfigurationError
 from deniable.frozen import dataclass
 
-_SECRET = {"rk_": "a read key", "ak_": "an admin key"}  # how the keys begin that no app may hold
+_SECRET = {"rk_": "a read key", "ak_": "an admin key", "xk_": "a relay key"}  # how the keys begin that no app may hold
 _OF_EXAMPLES = ("example.org", "example.com", "example.net")  # hosts that nobody has (RFC 2606)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import time
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from typing import Any, ClassVar
 
 from deniable.errors import PayloadError
 from deniable.exact.sha import sha256
 from deniable.frozen import dataclass, replace
-from deniable.wire.report import Report, Stratum, encode
+from deniable.wire.report import Report, Stratum, encode, grouped
 
 _FORMAT = 1  # the format of `Batch.write`, not of the body
 
@@ -37,7 +37,7 @@ class Batch:
         """Split a batch of two reports or more."""
         # The keys and contents of the halves follow from the batch. So if it is split again after a crash, the halves are the
         # same, and the server counts nothing twice.
-        reports = sorted(self.reports, key=lambda report: (report.stratum, report.payload))
+        reports = sorted(self.reports, key=lambda report: (report.stratum, report.sent))
         half = len(reports) // 2
         first, second = (
             # The second is a little younger, so that they are sent in this order.
@@ -53,13 +53,19 @@ class Batch:
         return replace(self, key=str(uuid4()))
 
     def write(self) -> bytes:
-        """Write what another attempt needs beside the key. It has no ingest key and no raw answer, only what would be sent."""
-        document = {
+        """Write what another attempt needs beside the key. It has no ingest key and no raw answer."""
+        document: dict[str, Any] = {
             "format": _FORMAT,
             "made": int(self.created),
             "reports": len(self.reports),
             "body": self.body.decode(),
         }
+        if any(report.sealed for report in self.reports):
+            # What is in sealed reports, by group: the device cannot open them, and shows its user what was sent.
+            document["opened"] = [
+                b64encode(b"".join(report.payload for report in group if report.sealed)).decode()
+                for _, group in grouped(self.reports)
+            ]
         return json.dumps(document, separators=(",", ":")).encode()
 
     @staticmethod
@@ -81,7 +87,7 @@ class Batch:
             document = json.loads(data)
             _require(document["format"] == _FORMAT)
             body = document["body"].encode()
-            reports = tuple(_decode(json.loads(body)))
+            reports = tuple(_decode(json.loads(body), document.get("opened")))
             batch = cls(key, body, reports, float(document["made"]))
             _require(0 < len(reports) == document["reports"] and math.isfinite(batch.created))
         except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
@@ -90,16 +96,23 @@ class Batch:
         return batch
 
 
-def _decode(document: Any) -> list[Report]:
+def _decode(document: Any, opened: Any) -> list[Report]:
     reports: list[Report] = []
-    for group in document["groups"]:
+    for group, within in zip(document["groups"], opened or [""] * len(document["groups"]), strict=True):
         stratum = Stratum(**{name: group[name] for name in Stratum._fields})
         _require(all(isinstance(part, int if name == "version" else str) for name, part in stratum._asdict().items()))
-        payloads, count = b64decode(group["payloads"], validate=True), group["count"]
-        size, remainder = divmod(len(payloads), count)  # a count of 0 raises an error, too
-        _require(size > 0 == remainder)
-        reports += [Report(stratum, payloads[start : start + size]) for start in range(0, len(payloads), size)]
+        sent = _parts(group["payloads"], group["count"])
+        plain = _parts(within, group["count"]) if within else sent
+        reports += [Report(stratum, *pair) for pair in zip(plain, sent if within else [b""] * len(sent), strict=True)]
     return reports
+
+
+def _parts(written: str, count: int) -> list[bytes]:
+    """Read so many texts of one length, written one after another in base64."""
+    joined = b64decode(written, validate=True)
+    size, remainder = divmod(len(joined), count)  # a count of 0 raises an error, too
+    _require(size > 0 == remainder)
+    return [joined[start : start + size] for start in range(0, len(joined), size)]
 
 
 def _require(holds: bool) -> None:  # noqa: FBT001 - a condition

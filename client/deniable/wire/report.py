@@ -8,7 +8,7 @@
         "count": 3, "payloads": "base64 of the payloads, one after another"}]}
 
 Reports of one stratum are a group. Groups and payloads are sorted, so their order says nothing. There is no time and no name of
-the device in it.
+the device in it. The payloads of metrics with `shuffled` are sealed, each by itself.
 """
 
 from __future__ import annotations
@@ -44,15 +44,25 @@ class Report(NamedTuple):
 
     stratum: Stratum
     payload: bytes  # the mechanism's payload
+    sealed: bytes = b""  # the payload as a relay gets it (`deniable.wire.sealing`); empty if it goes to the server as it is
+
+    @property
+    def sent(self) -> bytes:
+        """The bytes that travel."""
+        return self.sealed or self.payload
 
 
-def grouped(reports: Iterable[Report]) -> list[tuple[Stratum, list[bytes]]]:
+def grouped(reports: Iterable[Report]) -> list[tuple[Stratum, list[Report]]]:
     """Group reports by stratum, in the order of the upload."""
-    groups: dict[Stratum, list[bytes]] = {}
+    groups: dict[Stratum, list[Report]] = {}
     for report in reports:
-        groups.setdefault(report.stratum, []).append(report.payload)
-    # Payloads are sorted, so they do not show the order of the answers.
-    return [(stratum, sorted(payloads)) for stratum, payloads in sorted(groups.items())]
+        groups.setdefault(report.stratum, []).append(report)
+    # What travels is sorted, so it does not show the order of the answers.
+    return [(stratum, sorted(group, key=_sent)) for stratum, group in sorted(groups.items())]
+
+
+def _sent(report: Report) -> bytes:
+    return report.sent
 
 
 def encode(reports: Iterable[Report]) -> bytes:
@@ -60,8 +70,8 @@ def encode(reports: Iterable[Report]) -> bytes:
     document = {
         "format": FORMAT,
         "groups": [
-            stratum._asdict() | {"count": len(payloads), "payloads": b64encode(b"".join(payloads)).decode()}
-            for stratum, payloads in grouped(reports)
+            stratum._asdict() | {"count": len(group), "payloads": b64encode(b"".join(map(_sent, group))).decode()}
+            for stratum, group in grouped(reports)
         ],
     }
     return json.dumps(document, separators=(",", ":")).encode()

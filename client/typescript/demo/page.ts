@@ -5,7 +5,7 @@ import { pack } from "../src/wire/batch.js";
 import { readDsn } from "../src/wire/dsn.js";
 import { periodOf } from "../src/wire/periods.js";
 import { Sender } from "../src/wire/sender.js";
-import { MemoryStore } from "../src/device/state.js";
+import { MemoryStore, type Waiting } from "../src/device/state.js";
 import { oracleOf } from "../src/noise/mechanisms.js";
 import { answerOf } from "../src/receipt.js";
 import type { Period, SheetMetric, Value } from "../src/sheet.js";
@@ -92,7 +92,7 @@ function served(dsn: string): Crowd {
         for (const [metric, { version, fingerprint, period }] of METRICS) {
           const when = periodOf(Date.now(), period as Period);
           const report = { metric, version, fingerprint, period: when, segment: "", payload: reports[metric]! };
-          state.waiting.push({ ...report, due: 0, wait: 0 });
+          state.waiting.push(JSON.stringify({ ...report, due: 0, wait: 0 } satisfies Waiting));
         }
       });
       await sender.flush();

@@ -4,6 +4,7 @@ export default {
   "app": "demo",
   "revision": 0,
   "segments": {},
+  "relay": null,
   "budget": {
     "per_month": 8000000,
     "lifetime": 480000000
@@ -35,6 +36,7 @@ export default {
       "sample": "1",
       "epsilon": "1",
       "epsilon_permanent": null,
+      "shuffled": null,
       "mechanism": "binary",
       "canonical": "binary 2 5837465777/2147483648 5837465777/7984949425 2147483648/7984949425 1x2 index",
       "fingerprint": "5e6dde4e4951cc70",
@@ -84,6 +86,7 @@ export default {
       "sample": "1",
       "epsilon": "1",
       "epsilon_permanent": null,
+      "shuffled": null,
       "mechanism": "grr",
       "canonical": "grr 3 5837465777/2147483648 5837465777/10132433073 2147483648/10132433073 1x3 index",
       "fingerprint": "92d0b38332ff39dc",
@@ -134,6 +137,7 @@ export default {
       "sample": "1",
       "epsilon": "1",
       "epsilon_permanent": null,
+      "shuffled": null,
       "mechanism": "grr",
       "canonical": "grr 4 5837465777/2147483648 5837465777/12279916721 2147483648/12279916721 1x4 index",
       "fingerprint": "8e06afe918d05fd5",

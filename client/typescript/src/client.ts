@@ -2,20 +2,22 @@
 
 import { position, standIn } from "./wire/answers.js";
 import { pack, type Report } from "./wire/batch.js";
-import { Fraction, withChance } from "./noise/chance.js";
+import { Fraction, jitter, withChance } from "./noise/chance.js";
 import { readDsn } from "./wire/dsn.js";
 import type { Explanation } from "./explain.js";
 import { budgetOf, spend, spentEver, spentIn, type Budget } from "./device/ledger.js";
+import { lesser } from "./device/limits.js";
 import { oracleOf, refusal, type Oracle } from "./noise/mechanisms.js";
 import { periodOf } from "./wire/periods.js";
-import { respond } from "./device/responses.js";
-import { Sender } from "./wire/sender.js";
+import { respond, type Made } from "./device/responses.js";
+import { drop, Sender } from "./wire/sender.js";
 import type { Answer, Id, Period, Sheet, SheetMetric } from "./sheet.js";
-import { BrowserStore, MemoryStore, unsent, type State, type Store } from "./device/state.js";
+import { BrowserStore, MemoryStore, unsent, type Limit, type Parts, type Served, type State, type Store, type Waiting } from "./device/state.js";
 
 const FULL = 5000; // reports that wait at most
 const SEND_AT = 100;
 const INTERVAL = 60_000;
+const YOUNG = 10_000;
 const FORMAT = 1;
 
 export interface Options<S extends Sheet> {
@@ -31,6 +33,8 @@ export interface Options<S extends Sheet> {
   readonly caps?: { readonly epsilon?: number; readonly permanent?: number };
   /** Where the device's state is kept: by default in the browser's database. `memory` forgets with the page, and keeps no responses. */
   readonly state?: "memory" | Store;
+  /** The public key of a served registry, in base64: it can only turn metrics off and down. Without it none is asked for. */
+  readonly registryKey?: string;
   /** Whether mistakes of the app are thrown: an unusable DSN or registry, an undeclared metric or answer. */
   readonly strict?: boolean;
   /** For tests. */
@@ -56,7 +60,6 @@ interface Prepared {
   readonly id: string;
   readonly oracle: Oracle;
   readonly segment: string;
-  readonly sample: Fraction;
   readonly delay: number;
 }
 
@@ -68,6 +71,13 @@ export function objection(): string | null {
   const env = (globalThis as { process?: { env?: { [name: string]: string | undefined } } }).process?.env ?? {};
   const name = ["DENIABLE_DISABLED", "DO_NOT_TRACK"].find((each) => (env[each] ?? "0") !== "0" && env[each]);
   return name ? `${name} is set` : null;
+}
+
+/** Do something later. A program of Node may end before. */
+function after(milliseconds: number, block: () => void): ReturnType<typeof setTimeout> {
+  const timer = setTimeout(block, milliseconds);
+  (timer as { unref?: () => void }).unref?.();
+  return timer;
 }
 
 export class Telemetry<S extends Sheet> {
@@ -90,15 +100,19 @@ export class Telemetry<S extends Sheet> {
       this.#open(options);
     } catch (error) {
       if (options.strict) throw error;
-      this.#disabled = (error as Error).message;
-      console.warn(`deniable is off: ${this.#disabled}`);
+      this.#turnOff((error as Error).message);
     }
+  }
+
+  #turnOff(why: string): void {
+    this.#disabled = why;
+    console.warn(`deniable is off: ${why}`);
   }
 
   #open(options: Options<S>): void {
     const { registry } = options;
     const address = readDsn(options.dsn);
-    if (registry.format !== FORMAT) throw new TypeError(`the registry has format ${registry.format}, and ${FORMAT} is read here`);
+    if (registry.format !== FORMAT || registry.relay) throw new TypeError("the registry has another format, or a relay");
     if (registry.app !== address.app) throw new TypeError(`the DSN is for app "${address.app}", the registry for "${registry.app}"`);
     const chosen = options.state === "memory" ? new MemoryStore(this.#now) : options.state;
     if (!chosen && !globalThis.indexedDB) throw new TypeError("no database here: pass `state`");
@@ -112,9 +126,9 @@ export class Telemetry<S extends Sheet> {
       if (why) this.#off[id] = why;
       else this.#metrics.set(id, this.#prepared(id, metric));
     }
-    const off = Object.entries(this.#off);
-    if (off.length) console.warn(`deniable: off: ${off.map(([id, why]) => `${id} (${why})`).join("; ")}`);
+    if (Object.keys(this.#off).length) console.warn("deniable: these metrics are off:", this.#off);
     this.#listen("addEventListener");
+    after(YOUNG, () => void this.#ask());
     if (this.agreed()) this.#later();
     else void this.#sender.purge().catch(() => undefined); // what an earlier page left, if there is a state at all
   }
@@ -128,7 +142,7 @@ export class Telemetry<S extends Sheet> {
     const why = metric.off ?? refusal(metric);
     if (why) return why;
     if (permanent && !this.#store.lasts) return "it needs a state that lasts";
-    if (cap !== undefined && metric.allowance.cost > cap * 1e6) return "it spends more than `caps` allow";
+    if (metric.allowance.cost > (cap ?? Infinity) * 1e6) return "it spends more than `caps` allow";
     return strange === undefined ? null : `the segment "${strange}" has no declared value`;
   }
 
@@ -137,8 +151,7 @@ export class Telemetry<S extends Sheet> {
     return {
       id,
       oracle: oracleOf(metric),
-      segment: metric.segments.map((name) => `${name}=${segments[name]}`).join(","),
-      sample: Fraction.read(metric.sample),
+      segment: metric.segments.map((name) => `${name}=${segments[name]}`).join(),
       delay: parseInt(metric.delay ?? "0") * ({ m: 60, h: 3600, d: 86_400 }[metric.delay?.at(-1) ?? ""] ?? 1),
     };
   }
@@ -154,7 +167,7 @@ export class Telemetry<S extends Sheet> {
   }
 
   #drop(reason: string): false {
-    this.#counts.dropped[reason] = (this.#counts.dropped[reason] ?? 0) + 1;
+    drop(this.#counts, reason);
     return false;
   }
 
@@ -180,10 +193,8 @@ export class Telemetry<S extends Sheet> {
     const { oracle } = prepared;
     const { metric } = oracle;
     const now = this.#now();
-    if (metric.expires !== null && periodOf(now, "day") > metric.expires) return this.#drop("expired");
     return withChance((chance) => {
-      // Both are drawn before the answer is looked at.
-      const sampled = chance.event(prepared.sample) === 1;
+      // It is drawn before the answer is looked at.
       const wait = prepared.delay ? 1000 * chance.below(prepared.delay + 1) : 0;
       let at: bigint | null = null;
       try {
@@ -191,47 +202,67 @@ export class Telemetry<S extends Sheet> {
       } catch {
         // an object of the app whose own methods fail is an undeclared answer
       }
+      let make: (state: State) => Made | string;
       if (metric.epsilon_permanent !== null) {
         // The position waits in memory for the transaction: only there it is known which response is kept for it.
-        return this.#spend(prepared, now, sampled, wait, at === null, (state) =>
-          withChance((inside) => respond(state, oracle, at, now, inside)),
-        );
+        make = (state) => withChance((inside) => respond(state, oracle, at, now, inside));
+      } else {
+        // Here the answer is randomised at once. The report is dropped if it is not sampled, or if the ledger refuses it.
+        const payload = pack(metric.layout, ...oracle.randomize(at ?? standIn(metric, chance), chance));
+        make = () => ({ payload, repeated: false });
       }
-      // Here the answer is randomised at once. The report is dropped if the ledger refuses it.
-      const payload = sampled ? pack(metric.layout, ...oracle.randomize(at ?? standIn(metric, chance), chance)) : "";
-      return this.#spend(prepared, now, sampled, wait, at === null, () => ({ payload, repeated: false }));
+      return this.#spend(prepared, now, wait, at === null, make);
     });
+  }
+
+  /** The sample and the end of a metric: its own, and the served registry's. */
+  #limit({ id, oracle }: Prepared, served: Served | undefined): Limit | null {
+    const { registryKey, registry } = this.options;
+    const { sample, expires: until } = oracle.metric;
+    const own = { sample, until };
+    if (!served?.limits || served.key !== registryKey || served.revision < registry.revision) return own;
+    return Object.hasOwn(served.limits, id) ? lesser(own, served.limits[id]!) : null;
+  }
+
+  /** Ask the server what stays on, if the app pins a key. An answer that must not be used ends all until the next start. */
+  async #ask(): Promise<void> {
+    if (!this.options.registryKey || !this.agreed()) return;
+    try {
+      const { ask } = await import("./served.js");
+      const fault = await ask(this.options, this.#store, this.#now, this.#sender, { lesser, jitter });
+      if (fault) this.#turnOff(fault);
+    } catch {
+      // Without its code, or without a state, it is as if nobody had answered.
+    }
   }
 
   /** Spend and queue in one transaction. */
   async #spend(
     prepared: Prepared,
     now: number,
-    sampled: boolean,
     wait: number,
     undeclared: boolean,
-    make: (state: State) => { payload: string; repeated: boolean } | string,
+    make: (state: State) => Made | string,
   ): Promise<boolean> {
-    const { id, oracle } = prepared;
+    const { id, segment, oracle } = prepared;
     const { metric } = oracle;
+    const { version, fingerprint } = metric;
     const outcome = await this.#store.transact((state) => {
       if (!this.agreed()) return "no_consent"; // it was withdrawn meanwhile
       if (this.#sender.refused) return "refused_key";
       if (state.waiting.length >= FULL) return "queue_full";
+      const limit = this.#limit(prepared, state.served);
+      if (!limit) return "off";
+      if (limit.until !== null && periodOf(now, "day") > limit.until) return "expired";
+      // This draw knows nothing of the answer.
+      const sampled = withChance((chance) => chance.event(Fraction.read(limit.sample))) === 1;
       const refused = spend(state, metric, this.#budget, now, sampled);
       if (refused) return refused;
       const made = make(state);
       if (typeof made === "string") return made;
-      state.waiting.push({
-        metric: id,
-        version: metric.version,
-        fingerprint: metric.fingerprint,
-        period: periodOf(now, metric.period as Period),
-        segment: prepared.segment,
-        payload: made.payload,
-        due: wait ? now + wait : 0,
-        wait,
-      });
+      const period = periodOf(now, metric.period as Period);
+      const report: Report = { metric: id, version, fingerprint, period, segment, payload: made.payload };
+      state.waiting.push(JSON.stringify({ ...report, due: wait ? now + wait : 0, wait } satisfies Waiting));
       return { count: state.waiting.length, repeated: made.repeated };
     });
     const queued = typeof outcome !== "string";
@@ -253,21 +284,20 @@ export class Telemetry<S extends Sheet> {
   /** Send after a minute, give or take a random fifth. */
   #later(): void {
     if (this.#timer !== undefined || this.#closed) return;
-    const share = withChance((chance) => chance.below(1 << 16)) / (1 << 16);
-    this.#timer = setTimeout(() => {
+    this.#timer = after(INTERVAL * (0.8 + 0.4 * jitter()), () => {
       this.#timer = undefined;
       void this.flush();
-    }, INTERVAL * (0.8 + 0.4 * share));
-    (this.#timer as { unref?: () => void }).unref?.(); // a program of Node may end before
+    });
   }
 
   #listen(how: "addEventListener" | "removeEventListener"): void {
-    globalThis.document?.[how]("visibilitychange", this.#leave);
-    if (globalThis.document) globalThis[how]("pagehide", this.#leave);
+    if (!globalThis.document) return;
+    document[how]("visibilitychange", this.#leave);
+    globalThis[how]("pagehide", this.#leave);
   }
 
   readonly #leave = (event: Event): void => {
-    if (event.type === "pagehide" || globalThis.document?.visibilityState === "hidden") {
+    if (event.type === "pagehide" || document.visibilityState === "hidden") {
       if (this.agreed()) void this.#sender.flush(true).catch(() => undefined);
     }
   };
@@ -277,6 +307,7 @@ export class Telemetry<S extends Sheet> {
     const before = this.#counts.sent;
     let left = 0;
     try {
+      await this.#ask();
       if (this.agreed()) await this.#sender.flush();
       left = await this.waiting();
     } catch {
@@ -286,8 +317,8 @@ export class Telemetry<S extends Sheet> {
   }
 
   /** Read from the state; where there is none, none is made. */
-  async #read<T>(block: (state: State) => T, nothing: T): Promise<T> {
-    return this.#disabled || !(await this.#store.begun()) ? nothing : this.#store.transact(block);
+  async #read<T>(block: (...parts: Parts) => T, nothing: T): Promise<T> {
+    return this.#store && (await this.#store.begun()) ? this.#store.transactAll(block) : nothing;
   }
 
   /** How many reports are not sent yet. */
@@ -317,7 +348,7 @@ export class Telemetry<S extends Sheet> {
 
   /** The reports that the server took, the newest first; at most 200. */
   sent(): Promise<readonly Report[]> {
-    return this.#read((state) => state.sent, []);
+    return this.#read((_, outbox) => outbox.sent, []);
   }
 
   /** What was spent in a month such as `2026-11`, and ever, in millionths of a nat. */
@@ -327,7 +358,7 @@ export class Telemetry<S extends Sheet> {
 
   /** Counts of what happened in this page. They are never sent. */
   stats(): Stats {
-    return { ...this.#counts, dropped: { ...this.#counts.dropped }, off: { ...this.#off }, disabled: this.#disabled };
+    return structuredClone({ ...this.#counts, off: this.#off, disabled: this.#disabled });
   }
 
   /** Stop. What is unsent stays for the next page. */

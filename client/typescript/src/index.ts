@@ -7,7 +7,7 @@ export type { Report } from "./wire/batch.js";
 export type { Options, Stats, Telemetry } from "./client.js";
 export type { Explanation } from "./explain.js";
 export type { Answer, Id, Sheet, SheetMetric } from "./sheet.js";
-export type { State, Store } from "./device/state.js";
+export type { Outbox, Parts, State, Store } from "./device/state.js";
 
 /** Make the client of an app. It never throws unless `strict`, and does nothing on the network by itself. */
 export function init<const S extends Sheet>(options: Options<S>): Telemetry<S> {

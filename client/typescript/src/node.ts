@@ -3,19 +3,21 @@
 import { chmodSync, existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
-import { checked, freshState, type State, type Store } from "./device/state.js";
+import { PartedStore, type Store } from "./device/state.js";
 
 const PATIENCE = 5000; // milliseconds to wait for another process
 
-class FileStore implements Store {
-  readonly forgets = false;
-  readonly lasts = true;
+class FileStore extends PartedStore {
+  override readonly forgets = false;
+  override readonly lasts = true;
   #database: DatabaseSync | undefined;
 
   constructor(
     readonly Database: typeof DatabaseSync,
     readonly folder: string,
-  ) {}
+  ) {
+    super();
+  }
 
   #open(): DatabaseSync {
     if (!this.#database) {
@@ -24,7 +26,8 @@ class FileStore implements Store {
       const database = new this.Database(file);
       chmodSync(file, 0o600);
       database.exec(`PRAGMA busy_timeout = ${PATIENCE}; PRAGMA journal_mode = TRUNCATE; PRAGMA synchronous = FULL;`);
-      database.exec("PRAGMA fullfsync = ON; PRAGMA secure_delete = ON; CREATE TABLE IF NOT EXISTS state (content TEXT NOT NULL)");
+      database.exec("PRAGMA fullfsync = ON; PRAGMA secure_delete = ON");
+      database.exec("CREATE TABLE IF NOT EXISTS parts (name TEXT PRIMARY KEY, content TEXT NOT NULL)");
       this.#database = database;
     }
     return this.#database;
@@ -34,15 +37,18 @@ class FileStore implements Store {
     return existsSync(join(this.folder, "typescript.db"));
   }
 
-  async transact<T>(block: (state: State) => T): Promise<T> {
+  protected async change<T>(names: readonly string[], block: (parts: unknown[]) => T): Promise<T> {
     const database = this.#open();
     database.exec("BEGIN IMMEDIATE");
     try {
-      const row = database.prepare("SELECT content FROM state").get() as { content: string } | undefined;
-      const state = row ? checked(JSON.parse(row.content)) : freshState(Date.now());
-      const outcome = block(state);
-      database.exec("DELETE FROM state");
-      database.prepare("INSERT INTO state VALUES (?)").run(JSON.stringify(state));
+      const read = database.prepare("SELECT content FROM parts WHERE name = ?");
+      const parts = names.map((name) => {
+        const row = read.get(name) as { content: string } | undefined;
+        return row && (JSON.parse(row.content) as unknown);
+      });
+      const outcome = block(parts);
+      const write = database.prepare("INSERT OR REPLACE INTO parts VALUES (?, ?)");
+      names.forEach((name, i) => write.run(name, JSON.stringify(parts[i])));
       database.exec("COMMIT");
       return outcome;
     } catch (error) {

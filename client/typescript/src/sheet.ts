@@ -43,6 +43,8 @@ export interface SheetMetric {
   readonly sample: string;
   readonly epsilon: string;
   readonly epsilon_permanent: string | null;
+  /** What is claimed of reports that a relay mixes: these must be sealed. Null: they go to the server as they are. */
+  readonly shuffled: { readonly min: number; readonly delta: string; readonly central: string } | null;
   readonly mechanism: string;
   readonly canonical: string;
   readonly fingerprint: string;
@@ -56,6 +58,7 @@ export interface Sheet {
   readonly app: string;
   readonly revision: number;
   readonly segments: { readonly [name: string]: readonly string[] };
+  readonly relay: { readonly operator: string; readonly key: string } | null;
   readonly budget: { readonly per_month: number; readonly lifetime: number };
   readonly metrics: { readonly [id: string]: SheetMetric };
 }

@@ -3,7 +3,7 @@
 import type { Report } from "./wire/batch.js";
 import { Telemetry, type Options } from "./client.js";
 import type { Sheet } from "./sheet.js";
-import { MemoryStore } from "./device/state.js";
+import { MemoryStore, type Waiting } from "./device/state.js";
 
 class CaptureStore extends MemoryStore {
   override readonly lasts = true;
@@ -31,6 +31,12 @@ export function capture<const S extends Sheet>(registry: S, options: Partial<Opt
   });
   return {
     telemetry,
-    reports: () => store.transact((state) => state.waiting.map(({ due: _, wait: __, ...report }) => report)),
+    reports: () =>
+      store.transact((state) =>
+        state.waiting.map((written) => {
+          const { due: _, wait: __, ...report } = JSON.parse(written) as Waiting;
+          return report;
+        }),
+      ),
   };
 }

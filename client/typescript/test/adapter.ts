@@ -6,7 +6,9 @@ import { bodyOf, pack } from "../src/wire/batch.js";
 import { Telemetry } from "../src/client.js";
 import { oracleOf, refusal, STEPS, supports, type Oracle } from "../src/noise/mechanisms.js";
 import { periodOf } from "../src/wire/periods.js";
+import { lesser } from "../src/device/limits.js";
 import { rowOf } from "../src/device/responses.js";
+import { isSigned, read } from "../src/served.js";
 import type { Layout, Period, Sheet } from "../src/sheet.js";
 import { freshState, MemoryStore } from "../src/device/state.js";
 import { Tape } from "./tape.js";
@@ -29,12 +31,18 @@ interface Request {
   layout: Layout;
   moment: string;
   period: Period;
+  text: string;
+  metrics: { [metric: string]: { sample: string; expires: string | null } };
+  key: string;
+  signature: string;
+  valid_until: string | null;
   asks: { rows: number; draws: string }[];
   reports: { metric: string; period: string; segment: string; payload: string }[];
   segments: { [name: string]: string };
   secret: string;
   consent: boolean;
   dsn: string;
+  registry_key?: string;
   month: string;
   given: boolean;
 }
@@ -44,7 +52,7 @@ let now = 0;
 let store: LastingStore;
 let consent = false;
 let device: Telemetry<Sheet>;
-let options: { dsn: string; segments: { [name: string]: string } };
+let options: { dsn: string; segments: { [name: string]: string }; registryKey?: string };
 
 const oracle = (request: Request): Oracle => oracleOf(sheet.metrics[request.metric]!);
 
@@ -108,6 +116,16 @@ const answers: { [request: string]: (request: Request) => unknown } = {
     }));
     return { body: JSON.parse(bodyOf(full)) as unknown };
   },
+  restrict({ text, metrics }) {
+    const said = read(text);
+    if (!said) return { metrics: null };
+    const limited = Object.entries(metrics).map(([id, { sample, expires }]) => {
+      const limit = said.limits[id] && lesser({ sample, until: expires }, said.limits[id]);
+      return [id, limit ? { sample: limit.sample, expires: limit.until } : null];
+    });
+    return { metrics: Object.fromEntries(limited) as unknown };
+  },
+  verify: async ({ key, text, signature, valid_until }) => ({ right: await isSigned(key, text, signature, valid_until) }),
   async device(request) {
     device?.close();
     now = Date.parse(request.moment ?? "2026-11-21T10:00:00Z");
@@ -115,6 +133,7 @@ const answers: { [request: string]: (request: Request) => unknown } = {
     await store.transact((state) => (state.secret = request.secret));
     consent = request.consent;
     options = { dsn: request.dsn ?? "http://pk_conformance@127.0.0.1:9/shop", segments: request.segments };
+    if (request.registry_key) options.registryKey = request.registry_key;
     begin();
     return {};
   },

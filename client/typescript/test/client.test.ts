@@ -7,7 +7,7 @@ import { Telemetry, objection, type Options } from "../src/client.js";
 import { init } from "../src/index.js";
 import { verdictOf } from "../src/wire/sender.js";
 import type { Sheet } from "../src/sheet.js";
-import { BrowserStore, MemoryStore, type State } from "../src/device/state.js";
+import { BrowserStore, MemoryStore, PartedStore, type State, type Waiting } from "../src/device/state.js";
 import { capture } from "../src/testing.js";
 import { WIRE, WORKED } from "./vectors.js";
 
@@ -199,7 +199,8 @@ test("memory is chosen by name, keeps no responses, and says how long it remembe
 });
 
 test("where storage is refused nothing is recorded, and nothing falls back", async () => {
-  const refused = { forgets: true, lasts: true, begun: async () => true, transact: () => Promise.reject(new DOMException("denied")) };
+  const denied = () => Promise.reject(new DOMException("denied"));
+  const refused = { forgets: true, lasts: true, begun: async () => true, transact: denied, transactAll: denied };
   const telemetry = client({ state: refused });
   assert.equal(await anything(telemetry, "grr", "0"), false);
   assert.deepEqual(telemetry.stats().dropped, { state: 1 });
@@ -214,13 +215,22 @@ test("what is not known here is refused at the start, by name", async () => {
   assert.deepEqual(telemetry.stats().dropped, { off: 1 });
 });
 
+test("a registry whose reports must be sealed turns the client off, and nothing of it is sent", async () => {
+  const relay = { operator: "Example Foundation", key: "1:AAAA" };
+  const telemetry = client({ registry: { ...WIRE, relay } });
+  assert.equal(telemetry.stats().disabled, "the registry has another format, or a relay");
+  assert.equal(await anything(telemetry, "grr", "0"), false);
+  assert.deepEqual(telemetry.stats().dropped, { disabled: 1 });
+  assert.equal(await telemetry.explain("grr"), null);
+});
+
 test("mistakes of the app turn the client off, and are thrown if strict", () => {
   for (const [options, why] of [
     [{ dsn: "shop" }, /the DSN cannot be read/],
-    [{ dsn: "http://pk_a@example.net/shop" }, /another machine by http/],
+    [{ dsn: "http://pk_a@example.net/shop" }, /http:\/\/ may lead to this machine only/],
     [{ dsn: "https://rk_secret@example.net/shop" }, /no app may hold/],
     [{ dsn: "https://pk_a@example.net/other" }, /the DSN is for app "other"/],
-    [{ registry: { ...WIRE, format: 2 } }, /format 2/],
+    [{ registry: { ...WIRE, format: 2 } }, /another format/],
   ] as const) {
     assert.throws(() => client({ ...options, strict: true }), why);
     const { disabled } = client(options).stats();
@@ -268,6 +278,45 @@ test("a batch keeps its key and its bytes, whatever became of the first tries", 
   assert.equal(new Set(asked.calls.map((call) => call.key + call.body)).size, 1);
 });
 
+test("what is recorded while a batch is on its way waits for the next time, so that nothing shows its moment", async () => {
+  let arrived!: () => void;
+  const first = new Promise<void>((resolve) => (arrived = resolve));
+  let answer!: (response: Response) => void;
+  const calls: string[] = [];
+  const slow = (async () => {
+    calls.push("upload");
+    if (calls.length > 1) return Response.json({ accepted: 1, rejected: 0, errors: [] }, { status: 202 });
+    arrived();
+    return new Promise<Response>((resolve) => (answer = resolve));
+  }) as typeof fetch;
+  const telemetry = client({ fetch: slow });
+  await anything(telemetry, "grr", "0");
+  const flushed = telemetry.flush();
+  await first;
+  await anything(telemetry, "oue", "a");
+  answer(Response.json({ accepted: 1, rejected: 0, errors: [] }, { status: 202 }));
+  assert.deepEqual([await flushed, calls.length], [{ sent: 1, left: 1 }, 1]);
+  assert.deepEqual([await telemetry.flush(), calls.length], [{ sent: 1, left: 0 }, 2]);
+});
+
+test("a record reads and writes nothing of what is sent", async () => {
+  const changed: string[] = [];
+  class Watched extends PartedStore {
+    readonly forgets = false;
+    readonly lasts = true;
+    begun = async () => true;
+    #parts: unknown[] = [];
+    protected async change<T>(names: readonly string[], block: (parts: unknown[]) => T): Promise<T> {
+      changed.push(names.join());
+      return block(this.#parts);
+    }
+  }
+  const telemetry = client({ state: new Watched() });
+  await anything(telemetry, "grr", "0");
+  await anything(telemetry, "l_grr", "a");
+  assert.deepEqual(changed, ["state", "state"]);
+});
+
 test("after a restart a batch has the same key; after 48 hours it is given up", async () => {
   let now = START;
   const store = new Lasting(() => now);
@@ -280,7 +329,7 @@ test("after a restart a batch has the same key; after 48 hours it is given up", 
   first.close();
   const asked = server();
   const second = client({ fetch: asked.fetch, state: store, now: () => now });
-  const key = (await store.transact((state) => state.batches[0]!.key)) as string;
+  const key = (await store.transactAll((_, outbox) => outbox.batches[0]!.key)) as string;
   now += 2 * 3_600_000;
   assert.equal(failing.calls.length, 8);
   assert.deepEqual(new Set(failing.calls.map((call) => call.key)), new Set([key]));
@@ -329,7 +378,9 @@ test("a report with a delay waits for it, and a clock that is set back makes it 
   const asked = server();
   const telemetry = client({ registry, state: store, now: () => now, fetch: asked.fetch });
   await anything(telemetry, "grr", "0");
-  await store.transact((state) => Object.assign(state.waiting[0]!, { due: now + 3_600_000, wait: 3_600_000 }));
+  await store.transact((state) => {
+    state.waiting[0] = JSON.stringify({ ...(JSON.parse(state.waiting[0]!) as Waiting), due: now + 3_600_000, wait: 3_600_000 });
+  });
   await telemetry.flush();
   assert.equal(asked.calls.length, 0);
   now -= 5 * DAY;

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from secrets import token_urlsafe
 
-ROLES = {"ingest": "pk", "read": "rk", "admin": "ak"}
-"""Roles of keys, and how a key begins. An ingest key is in every app and not secret. An admin key can do what a read key can;
-it also shows what is not published yet, and lists and revokes keys.
+ROLES = {"ingest": "pk", "relay": "xk", "read": "rk", "admin": "ak"}
+"""Roles of keys, and how a key begins. An ingest key is in every app and not secret. A relay's key sends pools of sealed reports,
+and is secret. An admin key can do what a read key can; it also shows what is not published yet, and lists and revokes keys.
 """
 
 

@@ -42,6 +42,11 @@ def app_by_admin_key() -> App:
     return app
 
 
+def app_by_relay_key() -> App:
+    """Return the app of the request's relay key."""
+    return _counted("relay")[0]
+
+
 def upload_key(here: Visit) -> str:
     """Return the Idempotency-Key in a request, without a check; empty if there is none."""
     return str(here.environ.get("HTTP_IDEMPOTENCY_KEY", ""))

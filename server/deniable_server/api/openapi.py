@@ -18,6 +18,7 @@ from deniable.wire import addresses
 from deniable_server.access.roles import ROLES
 from deniable_server.api import schemas
 from deniable_server.api.answers.export import FORMATS
+from deniable_server.api.uploads.batches import REJECTIONS
 from deniable_server.http.trace import HEADER
 
 blueprint = Blueprint("openapi", __name__)
@@ -52,7 +53,7 @@ class Operation:
     path: str
     summary: str  # what it does, in one line
     answers: dict[int, str | None]  # successful answers: name of the schema by status, or None for no body
-    key: Literal["ingest", "read", "admin", "metrics"] | None = None  # role of the key that it requires
+    key: Literal["ingest", "relay", "read", "admin", "metrics"] | None = None  # role of the key that it requires
     parameters: tuple[dict[str, Any], ...] = ()  # OpenAPI parameters
     body: str | None = None  # name of the schema of the request's body
     codes: Codes | None = None  # codes of its own by status, besides `ANYWHERE`
@@ -82,17 +83,8 @@ _ROWS: dict[str, Any] = {
     "codes": KEYED
     | {
         400: (
-            "date_range",
-            "dimension",
-            "value",
-            "filter",
-            "format",
-            "incomparable",
-            "json",
-            "query_conflict",
-            "query_shape",
-            "query_too_large",
-            "unknown_parameter",
+            *("date_range", "dimension", "value", "filter", "format", "incomparable"),
+            *("json", "query_conflict", "query_shape", "query_too_large", "unknown_parameter"),
         ),
         404: ("unknown_metric", "unknown_version"),
         501: ("no_export",),
@@ -102,6 +94,12 @@ _ROWS: dict[str, Any] = {
 
 _OWNING: Codes = KEYED | {403: ("admin_only",)}
 """Codes of operations for admin keys."""
+
+_ENCODING = _parameter("header", "Content-Encoding", {"enum": ["identity", "gzip"]}, "gzip: one member")
+_BODY: Codes = KEYED | {413: ("inflated_too_large",), 415: ("media_type", "content_encoding")}
+_READ = ("gzip", "json", "batch_shape", "batch_format")
+_FULL = ("app_not_served", "backlog_full", "store_full", "serves_query")
+_OF_GROUPS = tuple(code for code in REJECTIONS if code not in ("relay_only", "index_range", "row_range", "padding_bits"))
 
 OPERATIONS = (
     Operation(
@@ -119,17 +117,20 @@ OPERATIONS = (
                 "Unique for each upload, e.g. a UUID; the same when the upload is repeated",
                 required=True,
             ),
-            _parameter("header", "Content-Encoding", {"enum": ["identity", "gzip"]}, "gzip: one member"),
+            _ENCODING,
         ),
         body="Batch",
-        codes=KEYED
-        | {
-            400: ("idempotency_key", "gzip", "json", "batch_shape", "batch_format"),
-            413: ("inflated_too_large",),
-            415: ("media_type", "content_encoding"),
-            422: ("idempotency_mismatch", "all_rejected"),
-            503: ("app_not_served", "backlog_full", "store_full", "serves_query"),
-        },
+        codes=_BODY | {400: ("idempotency_key", *_READ), 422: ("idempotency_mismatch", "all_rejected"), 503: _FULL},
+    ),
+    Operation(
+        "post",
+        addresses.POOLS,
+        "Send a part of a pool of sealed reports, as a relay",
+        {202: "Taken"},
+        key="relay",
+        parameters=(_ENCODING,),
+        body="PoolPart",
+        codes=_BODY | {400: (*_READ, "no_relay", *_OF_GROUPS), 422: ("pool_too_small",), 503: (*_FULL, "no_sealing_key")},
     ),
     Operation(
         "get",

@@ -8,6 +8,7 @@ import msgspec
 
 from deniable_server.access.roles import ROLES
 from deniable_server.api.uploads.batches import Batch
+from deniable_server.api.uploads.pools import PoolPart
 
 _PREFIX = "#/components/schemas/"
 
@@ -87,6 +88,12 @@ _ANSWERS = {
         rejected=(_COUNT, "Reports that were refused"),
         duplicate=(_BOOLEAN, "Whether the upload was accepted before, under the same idempotency key"),
         errors=(_list(ref("Rejection")), "Why groups were refused"),
+    ),
+    "Taken": _object(
+        accepted=(_COUNT, "Reports that can be counted"),
+        new=(_COUNT, "Those of them that were not taken before"),
+        rejected=(_COUNT, "Reports that were refused one by one"),
+        errors=({"type": "object", "additionalProperties": _COUNT}, "How many were refused, by code"),
     ),
     "SignedRegistry": _object(
         required=False,
@@ -212,6 +219,7 @@ def components() -> dict[str, Any]:
 
     structs = [
         Batch,
+        PoolPart,
         Withheld,
         Metrics,
         Measurement,

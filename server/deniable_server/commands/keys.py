@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _WITHOUT = {
     "ingest": "every app that has it is answered 401, and its devices stop sending",
+    "relay": "its relay is answered 401, and keeps its pools until it has another key",
     "read": "nobody opens the dashboard or asks for numbers with it, and its sessions end",
     "admin": "nobody sees with it what is not published yet, or revokes keys over HTTP",
 }

@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 
 from deniable.mechanisms.sets import OfSets
 from deniable.messages.plural import plural
-from deniable_aggregator.accounting import readers
+from deniable_aggregator.accounting.crowds import readers
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.absence import nearest
 from deniable_aggregator.answer.headline import headline

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from flask import Blueprint, make_response, render_template, request, url_for
 
+from deniable.explanation import mixed
+from deniable_aggregator.accounting.crowds import relay
 from deniable_server.http import paging
 from deniable_server.http.problem import Problem
 from deniable_server.privacy import words
@@ -56,6 +58,7 @@ class Question:
     odds: str
     belief: str
     odds_kept: str  # the same of all reports of an answer; empty if each is random anew
+    mixed: str  # what is claimed once a relay has mixed the reports; empty if none does
 
 
 @blueprint.get("/about")
@@ -72,7 +75,7 @@ def about() -> Response:
         trial=app.trial,
         asked=request.args.get("app"),
         number=len(questions),
-        questions=[_question(each) for each in part.items],
+        questions=[_question(app, each) for each in part.items],
         page=part.page,
         pages=part.pages,
         remembered={},
@@ -91,7 +94,7 @@ def app_named() -> App:
     return apps[name]
 
 
-def _question(declared: Declared) -> Question:
+def _question(app: App, declared: Declared) -> Question:
     metric, mechanism = declared.metric, declared.mechanism
     listed = [] if metric.open or metric.axis else listed_answers(metric)
     times = "once" if metric.per_period == 1 else f"{metric.per_period} times"
@@ -110,7 +113,13 @@ def _question(declared: Declared) -> Question:
         odds=words.odds(mechanism.epsilon),
         belief=words.percent(1 / (1 + exp(-mechanism.epsilon))),
         odds_kept=words.odds(permanent) if permanent else "",
+        mixed=_mixed(app, metric),
     )
+
+
+def _mixed(app: App, metric: Metric) -> str:
+    operator = app.registry.relay
+    return mixed(metric.shuffled, operator.operator, relay.claimed(metric)) if metric.shuffled and operator else ""
 
 
 def listed_answers(metric: Metric) -> list[str]:

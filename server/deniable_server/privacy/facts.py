@@ -11,6 +11,7 @@ from deniable.declared import Declared
 from deniable.explanation import Explanation
 from deniable.lint import lint
 from deniable.registry.published import newest
+from deniable_aggregator.accounting.crowds import relay
 from deniable_aggregator.accounting.plan import Plan, plan
 from deniable_aggregator.accounting.statement import Statement, statement
 from deniable_server.privacy.guess import Guess, guesses
@@ -45,6 +46,7 @@ class MetricFacts:
     candidates: tuple[int, str]
     guesses: tuple[Guess, ...]  # how often the best guess is right
     totals: tuple[Plan, ...]  # the plan of this metric alone over each of `SPANS`
+    mixed: str  # both epsilons of its reports if a relay mixes them, in words; empty if none does
 
     @property
     def support(self) -> tuple[float, float] | None:
@@ -126,4 +128,5 @@ def _metric(loaded: Registry, metric: Metric) -> MetricFacts:
         candidates=(len(loaded.candidates(metric)), sha256(file.read_bytes()).hexdigest() if file else ""),
         guesses=guesses(declared),
         totals=totals,
+        mixed=relay.sentence(loaded, metric, planned.uses[0].occasions),
     )

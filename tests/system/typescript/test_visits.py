@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import redirect_stdout
 from io import StringIO
+from urllib.parse import quote
 
 import pytest
 from webpage import age, ask, guide, record, stats, until, until_counted, visit
@@ -12,6 +13,8 @@ from webpage import age, ask, guide, record, stats, until, until_counted, visit
 from deniable.commands.entry import main
 from deniable.commands.sheet import sheet
 from deniable.registry import load
+from deniable.served_registry.restrictions import Limit, Restriction
+from deniable.served_registry.signature import generate, seal
 from deniable_server.api import script
 
 DAY = 86_400_000
@@ -68,6 +71,38 @@ def test_a_policy_that_forbids_the_server_keeps_reports(site, context):
     site.policy = site.policy.replace("connect-src 'none'", "connect-src 'self'")
     page = visit(context, site)
     assert page.evaluate("telemetry.flush()") == {"sent": 1, "left": 0}
+
+
+def served(site, context, *metrics):
+    """Visit a page that pins a key, of a site that serves which metrics stay on; return the page when it has asked."""
+    private, public = generate()
+    text = Restriction("shop", 6, {id_: Limit("1", None) for id_ in metrics}).write()
+    site.stub.envelope = seal(text, private)[0].write()
+    page = visit(context, site, f"?key={quote(public)}")
+    page.evaluate("telemetry.flush()")
+    return page
+
+
+def test_a_served_registry_turns_a_metric_off(site, context):
+    """Also in another tab of the page, and when the page is opened again; nothing else ends."""
+    page = served(site, context, "habit")
+    for each in (page, context.new_page()):
+        each.goto(page.url)
+        until(each, "window.telemetry !== undefined")
+        assert not record(each)
+        assert (stats(each)["dropped"], stats(each)["disabled"]) == ({"off": 1}, None)
+        assert each.evaluate("faults") == []
+
+
+def test_a_served_registry_of_another_key_ends_all_until_the_next_visit(site, context):
+    """The browser itself checks signatures. What waits is kept."""
+    page = served(site, context, "habit", "theme")
+    assert record(page)
+    page = visit(context, site, f"?key={quote(generate()[1])}")
+    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 1}
+    assert "its signature is of another text, or by another key" in stats(page)["disabled"]
+    assert not record(page)
+    assert site.stub.attempts == []
 
 
 VISIT = """async ([dsn, answers, visitors]) => {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from deniable.registry.lookalike import did_you_mean
+from deniable.messages.lookalike import did_you_mean
 from deniable.registry.period import LENGTHS
 from deniable_aggregator.answer.model.rows import COLUMNS
 from deniable_aggregator.answer.refusal import IncompatibleMembers, Summed, UnknownDimension, UnknownValue

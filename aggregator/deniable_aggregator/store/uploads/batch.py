@@ -1,7 +1,12 @@
-"""A batch as it is stored: checked groups of reports in one binary stream entry, with all that counting needs."""
+"""A batch as it is stored: checked groups of reports in one binary stream entry, with all that counting needs.
+
+Reports that a relay has mixed are `Opened`. Each counts once, in whatever upload it comes and however often. It is known by 64
+bits of the digest of its sealed bytes. They were random when it was sealed, so they say nothing of answer, device or time.
+"""
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
@@ -12,6 +17,7 @@ from deniable.wire.report import Stratum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
 
 class Group(NamedTuple):
@@ -26,6 +32,11 @@ class Group(NamedTuple):
         """Number of reports."""
         return len(self.payloads) // self.layout.payload_size
 
+
+_DIGEST_BYTES = 8
+_NAME = 16
+_DAY = 86_400
+_GROUP = b"\x91\x92"  # MessagePack: a list of one group with two parts. The second, the payloads, is written by the script.
 
 _MOST_KINDS = 10_000
 _kinds: dict[bytes, tuple[Stratum, Layout]] = {}
@@ -66,3 +77,47 @@ def _read(written: bytes) -> tuple[Stratum, Layout]:
         _kinds.clear()
     decoded = Stratum(*names), Layout(rows, width, form)
     return _kinds.setdefault(written, decoded)
+
+
+class Opened(NamedTuple):
+    """Reports of one stratum, to be appended unless they were."""
+
+    stratum: Stratum
+    layout: Layout
+    sealed: Sequence[bytes]  # each as it came
+    payloads: Sequence[bytes]  # what was sealed, of the layout
+    cap: int  # most entries in the backlog of all partitions, of which each has an equal part
+    until: datetime  # from when on no report of the period is taken
+
+    @property
+    def key(self) -> str:
+        """What chooses the partition. All pools of a stratum come to one, so each report finds its digest there."""
+        return "/".join(map(str, self.stratum))
+
+    @property
+    def size(self) -> int:
+        """Bytes in the store."""
+        return len(self.payloads) * (self.layout.payload_size + _DIGEST_BYTES)
+
+    @property
+    def digests(self) -> str:
+        """The beginning of the names of its digests' sets."""
+        return f"{sha256(self.key.encode()).hexdigest()[:_NAME]}:"
+
+    def arguments(
+        self,
+        partitions: int,  # of the app
+    ) -> list[bytes | int]:
+        """Return the arguments of the script."""
+        head = _GROUP + msgspec.msgpack.encode(kind(self.stratum, self.layout))
+        part = -(-self.cap // partitions)
+        day = (int(self.until.timestamp()) // _DAY + 2) * _DAY  # an expiry shows the day only
+        numbers = [int.from_bytes(sha256(each).digest()[:_DIGEST_BYTES], signed=True) for each in self.sealed]
+        return [head, b"".join(self.payloads), self.layout.payload_size, part, day, *numbers]
+
+
+class Admitted(NamedTuple):
+    """What became of opened reports."""
+
+    outcome: str  # "appended"; "full", the backlog is at its cap; "no room", no memory is left for uploads
+    new: int = 0  # how many were not appended before

@@ -29,6 +29,7 @@ from deniable_aggregator.store.sums.staging import Piece, Staging, digest
 from deniable_aggregator.store.sums.tallies import Shelf
 from deniable_aggregator.store.uploads import seen
 from deniable_aggregator.store.uploads.archived import Archived
+from deniable_aggregator.store.uploads.batch import Admitted
 from deniable_aggregator.store.uploads.seen import Seen
 from deniable_aggregator.store.values.collections import Table
 from deniable_aggregator.store.values.limit import Excess, arguments
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.server.durability import Durability
     from deniable_aggregator.store.server.room import Room
     from deniable_aggregator.store.sums.deltas import Deltas
+    from deniable_aggregator.store.uploads.batch import Opened
     from deniable_aggregator.store.values.limit import Limit
 
 GROUP = "agg"
@@ -131,6 +133,7 @@ class Partition:
         self._seen = Seen(client, name)
         self._fix = self.script("fix")
         self._append = self.script("limit", "seen", "enter", "append")
+        self._admit = self.script("enter", "admit")
         self._commit = self.script("own", "filed", "gone", "add", "note", "commit")
         self._seal = self.script("seal")
         self._bury = self.script("enter", "bury")
@@ -175,6 +178,20 @@ class Partition:
         except redis.OutOfMemoryError:
             return Appended("no room")
         return outcome
+
+    def admit(self, reports: Opened) -> Admitted:
+        """Append opened reports that were not appended before; after a `StoreError` they may have been: try again."""
+        try:
+            self.ensure()
+            if self._room and not self._room.take(primary(self._client, self.stream), reports.size):
+                return Admitted("no room")
+            if self.fix(self.among) != self.among:
+                raise Redivided("the app has another number of partitions now")
+            keys = [self.stream, schema.OPENED.of(self.name, reports.digests), schema.SEEN_HOUR.of(self.name)]
+            outcome, new = self._admit(keys, reports.arguments(self.among), replicas=self._replicas)
+        except redis.OutOfMemoryError:
+            return Admitted("no room")
+        return Admitted(outcome.decode(), new)
 
     def begin_append(self, upload: Upload) -> Call | None:
         """Return the call with which `append` would append a batch; None if there is no room."""

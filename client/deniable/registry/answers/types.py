@@ -384,7 +384,7 @@ def of(name: object) -> Type:
     """Return a type by its name; raise `ParameterError` if there is no such type."""
     kind = TYPES.get(name) if isinstance(name, str) else None
     if kind is None:
-        from deniable.registry.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
+        from deniable.messages.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
 
         raise ParameterError(f"type: write one of {', '.join(TYPES)}{did_you_mean(name, list(TYPES))}", name)
     return kind

@@ -2,7 +2,7 @@
 
 import { rounded, standIn } from "../wire/answers.js";
 import { pack } from "../wire/batch.js";
-import { hex, unhex, type Source } from "../noise/chance.js";
+import { hex, unhex, utf8, type Source } from "../noise/chance.js";
 import { STEPS, type Oracle } from "../noise/mechanisms.js";
 import { monthOf } from "../wire/periods.js";
 import { hmac } from "../noise/sha256.js";
@@ -12,6 +12,12 @@ import type { State } from "./state.js";
 const MONTHS = 4; // of so many months it is remembered which responses were reported
 
 const gcd = (a: bigint, b: bigint): bigint => (b ? gcd(b, a % b) : a);
+
+/** The payload of a report, and whether an earlier response stands for the answer. */
+export interface Made {
+  readonly payload: string;
+  readonly repeated: boolean;
+}
 
 /** The device's row in a metric of so many rows; all rows follow from one place. */
 export function rowOf(state: State, rows: number, chance: Source): number {
@@ -28,7 +34,7 @@ export function rowOf(state: State, rows: number, chance: Source): number {
 
 /** Where the response of a response key is stored. */
 export const storedUnder = (secret: string, fingerprint: string, key: bigint): string =>
-  hex(hmac(unhex(secret), new TextEncoder().encode(`${fingerprint} ${key}`)).subarray(0, 16));
+  hex(hmac(unhex(secret), utf8(`${fingerprint} ${key}`)).subarray(0, 16));
 
 /** Find or draw the response to an answer, and draw the report of it; return the payload, or why there is none. */
 export function respond(
@@ -37,7 +43,7 @@ export function respond(
   at: bigint | null,
   now: number,
   chance: Source,
-): { payload: string; repeated: boolean } | "budget" | "this_period" {
+): Made | "budget" | "this_period" {
   const { metric } = oracle;
   const steps = STEPS[metric.mechanism]!;
   const { answers, answers_ever: ever } = metric.allowance;
@@ -54,10 +60,8 @@ export function respond(
   const value = metric.rounded ? rounded(meant, kept.point) : meant;
   let key = storedUnder(state.secret, metric.fingerprint, steps.key(oracle, row, value));
   const months = Object.keys(kept.uses).sort();
-  if (months.length >= MONTHS) {
-    if (month < months[months.length - MONTHS]!) return "this_period"; // which responses it had was forgotten
-    for (const old of months.slice(0, -MONTHS)) delete kept.uses[old];
-  }
+  if (month < months.at(-MONTHS)!) return "this_period"; // which responses it had was forgotten
+  for (const old of months.slice(0, -MONTHS)) delete kept.uses[old];
   const uses = kept.uses[month] ?? [];
   let repeated = false;
   const full = answers !== null && !uses.includes(key) && uses.length >= answers;

@@ -1,7 +1,7 @@
 /** What a device keeps, and where. No raw answer is ever in it. */
 
 import type { Report } from "../wire/batch.js";
-import { hex } from "../noise/chance.js";
+import { random } from "../noise/chance.js";
 
 /** A report that is not sent yet. */
 export interface Waiting extends Report {
@@ -48,11 +48,47 @@ export interface State {
   spends: { [month: string]: { [fingerprint: string]: number } };
   kept: { [fingerprint: string]: Kept };
   responses: { [key: string]: string };
-  waiting: Waiting[];
+  /** Reports that wait, each a `Waiting` as JSON: databases copy a text much faster than an object. */
+  waiting: string[];
+  served?: Served;
+}
+
+/** The most that is asked of a metric. */
+export interface Limit {
+  /** The share of answers, as a decimal. */
+  readonly sample: string;
+  /** The last day; null if there is none. */
+  readonly until: string | null;
+}
+
+export type Limits = { readonly [metric: string]: Limit };
+
+/** What a served registry said. */
+export interface Served {
+  /** The key that its signature was checked with. */
+  key: string;
+  /** The highest revision that was ever taken; 0 for none. */
+  revision: number;
+  text: string;
+  /** The last day on which its text may be handed out; null if there is none. */
+  until: string | null;
+  /** The metrics that stay on; null while nothing is restricted. */
+  limits: Limits | null;
+  /** Those that every text so far left on, each with the least. */
+  least: Limits | null;
+  /** When it is asked for again, in milliseconds since 1970. */
+  next: number;
+}
+
+/** What is on its way, and what has arrived. It is kept apart from the state, so that no record reads and writes it. */
+export interface Outbox {
   batches: Batch[];
   /** Reports that the server took, the newest first. */
   sent: Report[];
 }
+
+/** What is kept, in this order. */
+export type Parts = [state: State, outbox: Outbox];
 
 /** Where a state is kept. */
 export interface Store {
@@ -62,53 +98,75 @@ export interface Store {
   readonly lasts: boolean;
   /** Read and change the state. When the promise is kept, the change is durable; if `block` throws, nothing changes. */
   transact<T>(block: (state: State) => T): Promise<T>;
+  /** The same of the state and the outbox together. */
+  transactAll<T>(block: (...parts: Parts) => T): Promise<T>;
   /** Whether there is a state; asking makes none. */
   begun(): Promise<boolean>;
 }
 
 /** How many reports are not sent yet. */
-export const unsent = (state: State): number =>
-  state.batches.reduce((sum, batch) => sum + batch.reports.length, state.waiting.length);
+export const unsent = (state: State, outbox: Outbox): number =>
+  outbox.batches.reduce((sum, batch) => sum + batch.reports.length, state.waiting.length);
 
 /** Make the state of a new device. */
 export function freshState(now: number): State {
   return {
     format: 1,
     born: now,
-    secret: hex(crypto.getRandomValues(new Uint8Array(32))),
+    secret: random(32),
     place: ["0", "1"],
     accounts: {},
     spends: {},
     kept: {},
     responses: {},
     waiting: [],
-    batches: [],
-    sent: [],
   };
 }
 
-/** Check that a state is one of ours. */
-export function checked(state: unknown): State {
-  if ((state as State).format !== 1) throw new Error("the stored state has another format");
-  return state as State;
-}
+const NAMES = ["state", "outbox"];
 
-/** A state that ends with the page. */
-export class MemoryStore implements Store {
-  readonly forgets = false;
-  readonly lasts: boolean = false;
-  #state: State | undefined;
+/** A store that reads some parts, has them changed, and writes them, all at once. */
+export abstract class PartedStore implements Store {
+  abstract readonly forgets: boolean;
+  abstract readonly lasts: boolean;
 
   constructor(readonly now: () => number = Date.now) {}
 
-  async begun(): Promise<boolean> {
-    return this.#state !== undefined;
+  abstract begun(): Promise<boolean>;
+  /** Change the parts of these names. A part that is not there is undefined. */
+  protected abstract change<T>(names: readonly string[], block: (parts: unknown[]) => T): Promise<T>;
+
+  transact<T>(block: (state: State) => T): Promise<T> {
+    return this.#changed(1, block);
   }
 
-  async transact<T>(block: (state: State) => T): Promise<T> {
-    const state = structuredClone(this.#state ?? freshState(this.now()));
-    const outcome = block(state);
-    this.#state = state;
+  transactAll<T>(block: (...parts: Parts) => T): Promise<T> {
+    return this.#changed(2, block);
+  }
+
+  #changed<T>(count: number, block: (...parts: Parts) => T): Promise<T> {
+    return this.change(NAMES.slice(0, count), (parts) => {
+      const state = (parts[0] ??= freshState(this.now())) as State;
+      if (state.format !== 1) throw new Error("the stored state has another format");
+      return block(state, (parts[1] ??= { batches: [], sent: [] }) as Outbox);
+    });
+  }
+}
+
+/** A state that ends with the page. */
+export class MemoryStore extends PartedStore {
+  override readonly forgets: boolean = false;
+  override readonly lasts: boolean = false;
+  #parts: { [name: string]: unknown } = {};
+
+  async begun(): Promise<boolean> {
+    return "state" in this.#parts;
+  }
+
+  protected async change<T>(names: readonly string[], block: (parts: unknown[]) => T): Promise<T> {
+    const parts = names.map((name) => structuredClone(this.#parts[name]));
+    const outcome = block(parts);
+    names.forEach((name, i) => (this.#parts[name] = parts[i]));
     return outcome;
   }
 }
@@ -116,15 +174,17 @@ export class MemoryStore implements Store {
 const STORE = "state";
 
 /** A state in the browser's database, shared by all tabs of an origin. */
-export class BrowserStore implements Store {
-  readonly forgets = true;
-  readonly lasts = true;
+export class BrowserStore extends PartedStore {
+  override readonly forgets = true;
+  override readonly lasts = true;
   #database: Promise<IDBDatabase> | undefined;
 
   constructor(
     readonly app: string,
-    readonly now: () => number = Date.now,
-  ) {}
+    now?: () => number,
+  ) {
+    super(now);
+  }
 
   #open(): Promise<IDBDatabase> {
     this.#database ??= new Promise<IDBDatabase>((resolve, reject) => {
@@ -152,7 +212,7 @@ export class BrowserStore implements Store {
     return listed ? listed.some(({ name }) => name === `deniable ${this.app}`) : this.#database !== undefined;
   }
 
-  async transact<T>(block: (state: State) => T): Promise<T> {
+  protected async change<T>(names: readonly string[], block: (parts: unknown[]) => T): Promise<T> {
     const database = await this.#open();
     return new Promise<T>((resolve, reject) => {
       // Durable when it completes: a browser would otherwise leave the write to the system, and a spend could be lost.
@@ -160,12 +220,14 @@ export class BrowserStore implements Store {
       const store = transaction.objectStore(STORE);
       let outcome: T;
       let fault: unknown;
-      const read = store.get(STORE);
-      read.onsuccess = () => {
+      const reads = names.map((name) => store.get(name));
+      // Requests are answered in their order.
+      reads.at(-1)!.onsuccess = () => {
         try {
-          const state = read.result === undefined ? freshState(this.now()) : checked(read.result);
-          outcome = block(state);
-          store.put(state, STORE);
+          const parts = reads.map(({ result }) => result as unknown);
+          outcome = block(parts);
+          names.forEach((name, i) => store.put(parts[i], name));
+          transaction.commit(); // at once, and not when the page has heard of each write
         } catch (error) {
           fault = error;
           transaction.abort();

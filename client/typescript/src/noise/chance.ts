@@ -13,15 +13,15 @@ export class Fraction {
     this.rest = (num * 256n) % den;
   }
 
+  isBelow(other: Fraction): boolean {
+    return this.num * other.den < other.num * this.den;
+  }
+
   /** Read `a/b`, or a decimal such as `0.25`. */
   static read(text: string): Fraction {
     const [num, den] = text.split("/");
-    if (den) return new Fraction(BigInt(num!), BigInt(den));
-    const [decimal, exponent = 0] = text.toLowerCase().split("e");
-    const [whole, digits = ""] = decimal!.split(".");
-    const scale = Number(exponent) - digits.length;
-    const written = BigInt(whole! + digits);
-    return scale < 0 ? new Fraction(written, 10n ** BigInt(-scale)) : new Fraction(written * 10n ** BigInt(scale), 1n);
+    const [whole, digits = ""] = num!.split(".");
+    return new Fraction(BigInt(whole! + digits), den ? BigInt(den) : 10n ** BigInt(digits.length));
   }
 }
 
@@ -109,6 +109,9 @@ export function withChance<T>(block: (chance: Source) => T): T {
   }
 }
 
+/** A random share of one, to scatter moments. */
+export const jitter = (): number => withChance((chance) => chance.below(1 << 16)) / (1 << 16);
+
 /** B(p) x k, as k digits; the first draw is the highest bit of the number that they write. */
 export function run(chance: Source, p: Fraction, count: number): string {
   let digits = "";
@@ -119,16 +122,17 @@ export function run(chance: Source, p: Fraction, count: number): string {
 /** Read bits. */
 export const bitsOf = (digits: string): bigint => (digits ? BigInt(`0b${digits}`) : 0n);
 
-/** A random UUID. `crypto.randomUUID` is missing on pages without TLS. */
-export function uuid(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  bytes[6] = (bytes[6]! & 15) | 64;
-  bytes[8] = (bytes[8]! & 63) | 128;
-  return hex(bytes).replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
-}
+/** So many random bytes, in hexadecimal. */
+export const random = (size: number): string => hex(crypto.getRandomValues(new Uint8Array(size)));
 
 /** Write bytes as hexadecimal digits. */
 export const hex = (bytes: Uint8Array): string => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 /** Read hexadecimal digits. */
 export const unhex = (text: string): Uint8Array => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
+
+/** Read bytes as a number, the first the highest. */
+export const bigOf = (bytes: Uint8Array): bigint => BigInt(`0x0${hex(bytes)}`);
+
+/** Write a text in UTF-8. */
+export const utf8 = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);

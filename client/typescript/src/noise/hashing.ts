@@ -1,7 +1,6 @@
 /** Families of hash functions. */
 
-import { bigOf } from "../wire/answers.js";
-import { unhex } from "./chance.js";
+import { bigOf, unhex, utf8 } from "./chance.js";
 import { sha256 } from "./sha256.js";
 import type { SheetMetric } from "../sheet.js";
 
@@ -32,7 +31,7 @@ export function times(a: number, b: number, polynomial: number): number {
 export function hashed(family: Family, r: number, at: bigint): number {
   const { width } = family;
   if (family.kind === "pool") {
-    const digest = sha256(new TextEncoder().encode(`deniable ${family.label} ${r}`));
+    const digest = sha256(utf8(`deniable ${family.label} ${r}`));
     const [a, b, c] = [0, 8, 16].map((start) => bigOf(digest.subarray(start, start + 8))) as [bigint, bigint, bigint];
     const mixed = ((a * (at >> 32n) + b * (at & 0xffffffffn) + c) & WORD) >> 32n;
     return Number((mixed * BigInt(width)) >> 32n);
@@ -54,10 +53,8 @@ export function hashed(family: Family, r: number, at: bigint): number {
 /** The key of a position for a pool. */
 export function keyOf(metric: SheetMetric, at: bigint): bigint {
   if (metric.type !== "string" || metric.max_length! <= 8) return at;
-  let text = at;
-  while (text && !(text & 255n)) text >>= 8n; // the zero bytes at the end
-  const digits = text ? text.toString(16) : "";
-  return bigOf(sha256(unhex(digits.length % 2 ? `0${digits}` : digits)).subarray(0, 8));
+  const digits = at.toString(16).padStart(2 * metric.max_length!, "0").replace(/(00)+$/, ""); // without the zero bytes at the end
+  return bigOf(sha256(unhex(digits)).subarray(0, 8));
 }
 
 /** Add a chunk to the key of a prefix. */
@@ -67,4 +64,3 @@ export function extend(key: bigint, chunk: bigint): bigint {
   w = ((w ^ (w >> 27n)) * 0x94d049bb133111ebn) & WORD;
   return w ^ (w >> 31n);
 }
-

@@ -28,7 +28,6 @@ export interface Steps {
 
 type Draw = (oracle: Oracle, at: bigint, chance: Source) => Content;
 
-const constant = (oracle: Oracle, name: string): number => oracle.metric.constants[name] as number;
 const hashOf = (oracle: Oracle, row: number, at: bigint): number =>
   hashed(oracle.family, row, oracle.family.kind === "pool" ? keyOf(oracle.metric, at) : at);
 
@@ -46,11 +45,8 @@ const shiftedRow = (oracle: Oracle, row: number, cell: number, chance: Source): 
 const flips = (oracle: Oracle, name: string, chance: Source): bigint => bitsOf(run(chance, oracle.p[name]!, oracle.width));
 const replaced = (bits: bigint, at: bigint, coin: number): bigint => (bits & ~(1n << at)) | (BigInt(coin) << at);
 
-const odd = (a: number, b: number): number => {
-  let common = a & b;
-  for (let shift = 16; shift; shift >>= 1) common ^= common >>> shift;
-  return common & 1;
-};
+/** Whether two numbers have an odd number of bits in common. */
+const odd = (a: number, b: number): number => (a & b).toString(2).replaceAll("0", "").length & 1;
 
 const grr: Draw = (oracle, at, chance) => shiftedRow(oracle, 0, Number(at), chance);
 
@@ -71,7 +67,7 @@ function drawn(n: number, size: number, chance: Source): Uint8Array {
 
 const subset: Draw = (oracle, at, chance) => {
   const { size: d } = oracle;
-  const size = constant(oracle, "size");
+  const { size } = oracle.metric.constants as { size: number };
   const truth = chance.event(oracle.p["keep"]!);
   const chosen = drawn(d - 1, size - truth, chance);
   const bits = new Uint8Array(d);
@@ -109,9 +105,7 @@ const hadamard: Draw = (oracle, at, chance) => {
 
 /** Whether point x of a geometry supports a position. */
 export function supports(oracle: Oracle, x: number, at: number): boolean {
-  const q = constant(oracle, "order");
-  const t = constant(oracle, "dimension");
-  const polynomial = constant(oracle, "polynomial");
+  const { order: q, dimension: t, polynomial } = oracle.metric.constants as { order: number; dimension: number; polynomial: number };
   const digits = (n: number): number[] => {
     let first = 0;
     let power = 1;
@@ -150,15 +144,14 @@ const rappor: Draw = (oracle, at, chance) => {
 
 function filterOf(oracle: Oracle, row: number, at: bigint): bigint {
   if (!oracle.family) return 1n << at;
-  const count = constant(oracle, "hashes");
+  const { hashes: count } = oracle.metric.constants as { hashes: number };
   let bits = 0n;
   for (let i = row * count; i < (row + 1) * count; i++) bits |= 1n << BigInt(hashOf(oracle, i, at));
   return bits;
 }
 
 const numbers: Draw = (oracle, at, chance) => {
-  const blocks = constant(oracle, "blocks");
-  const length = constant(oracle, "length");
+  const { blocks, length } = oracle.metric.constants as { blocks: number; length: number };
   const inside = chance.event(oracle.p["keep"]!);
   const a = chance.below(length);
   const b = chance.below(blocks * length);
@@ -170,7 +163,7 @@ const numbers: Draw = (oracle, at, chance) => {
 const sampled: Draw = (oracle, at, chance) => {
   const row = chance.below(oracle.rows);
   const options = oracle.metric.values!.length;
-  let group = Array.from({ length: constant(oracle, "size") || 0 }, (_, i) => (row + i) % options);
+  let group = Array.from({ length: oracle.metric.constants["size"] as number }, (_, i) => (row + i) % options);
   if (oracle.metric.mechanism === "sampled_pair") {
     let f = 0;
     let before = 0;
@@ -183,7 +176,7 @@ const sampled: Draw = (oracle, at, chance) => {
 
 const padded: Draw = (oracle, at, chance) => {
   const { width: m } = oracle;
-  const [size, most] = [constant(oracle, "size"), constant(oracle, "most")];
+  const { size, most } = oracle.metric.constants as { size: number; most: number };
   let ways = 1n;
   for (let n = most + 1; n <= m; n++) ways *= BigInt(n);
   let order = chance.belowBig(ways);
@@ -268,9 +261,11 @@ export const STEPS: { readonly [mechanism: string]: Steps } = {
 
 /** Why a metric cannot be recorded here, or null. */
 export function refusal(metric: SheetMetric): string | null {
-  if (!TYPES.includes(metric.type)) return `the type "${metric.type}" is not known here`;
-  const known = metric.epsilon_permanent === null ? DRAWS : STEPS;
-  return Object.hasOwn(known, metric.mechanism) ? null : `the mechanism "${metric.mechanism}" is not known here`;
+  const draws = metric.epsilon_permanent === null ? DRAWS : STEPS;
+  for (const [name, known] of [["type", TYPES], ["mechanism", Object.keys(draws)]] as const) {
+    if (!known.includes(metric[name])) return `the ${name} "${metric[name]}" is not known here`;
+  }
+  return null;
 }
 
 /** Prepare a metric's draws. */

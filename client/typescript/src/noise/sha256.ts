@@ -1,23 +1,22 @@
 /** SHA-256 and HMAC. `crypto.subtle` would answer later only, and is missing on pages without TLS. */
 
-const primes = (count: number): number[] => {
-  const found: number[] = [];
-  for (let n = 2; found.length < count; n++) if (found.every((prime) => n % prime)) found.push(n);
-  return found;
-};
-let K: number[] | undefined;
-let START: number[] | undefined;
+/** The first 32 bits of the fractions of roots of primes. The next bits of none are near 0 or 1, so a float's last bit does no harm. */
+function roots(degree: number, count: number): number[] {
+  const primes: number[] = [];
+  for (let n = 2; primes.length < count; n++) if (primes.every((prime) => n % prime)) primes.push(n);
+  return primes.map((prime) => (prime ** (1 / degree) * 2 ** 32) | 0);
+}
+
+const K = /* @__PURE__ */ roots(3, 64);
+const START = /* @__PURE__ */ roots(2, 8);
 
 export function sha256(message: Uint8Array): Uint8Array {
-  // The first 32 bits of fractions of roots. The next bits of none are near 0 or 1, so an error in the last bit of a float is none.
-  K ??= primes(64).map((prime) => (prime ** (1 / 3) * 2 ** 32) | 0);
-  START ??= primes(8).map((prime) => (prime ** 0.5 * 2 ** 32) | 0);
   const padded = new Uint8Array(((message.length + 8) >> 6) * 64 + 64);
   padded.set(message);
   padded[message.length] = 128;
   const view = new DataView(padded.buffer);
   view.setBigUint64(padded.length - 8, BigInt(message.length) * 8n);
-  const state = Int32Array.from(START);
+  let state = START;
   const w = new Int32Array(64);
   const turn = (x: number, n: number): number => (x >>> n) | (x << (32 - n));
   for (let at = 0; at < padded.length; at += 64) {
@@ -27,25 +26,22 @@ export function sha256(message: Uint8Array): Uint8Array {
       const b = w[i - 2]!;
       w[i] = w[i - 16]! + (turn(a, 7) ^ turn(a, 18) ^ (a >>> 3)) + w[i - 7]! + (turn(b, 17) ^ turn(b, 19) ^ (b >>> 10));
     }
-    let words: number[] = [...state];
+    let words = state;
     for (let i = 0; i < 64; i++) {
       const [a, b, c, d, e, f, g, h] = words as [number, number, number, number, number, number, number, number];
       const one = h + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & f) ^ (~e & g)) + K[i]! + w[i]!;
       const two = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
       words = [(one + two) | 0, a, b, c, (d + one) | 0, e, f, g];
     }
-    words.forEach((word, i) => (state[i] = state[i]! + word));
+    state = words.map((word, i) => (word + state[i]!) | 0);
   }
   state.forEach((word, i) => view.setInt32(4 * i, word));
   return padded.slice(0, 32);
 }
 
 export function hmac(key: Uint8Array, message: Uint8Array): Uint8Array {
-  const block = (mask: number, rest: Uint8Array): Uint8Array => {
-    const joined = new Uint8Array(64 + rest.length).fill(mask, 0, 64);
-    key.forEach((byte, i) => (joined[i] = byte ^ mask)); // keys of ours have 32 bytes
-    joined.set(rest, 64);
-    return sha256(joined);
-  };
+  // Keys of ours have 32 bytes.
+  const block = (mask: number, rest: Uint8Array): Uint8Array =>
+    sha256(Uint8Array.of(...Array.from({ length: 64 }, (_, i) => (key[i] ?? 0) ^ mask), ...rest));
   return block(0x5c, block(0x36, message));
 }

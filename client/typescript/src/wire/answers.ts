@@ -1,6 +1,6 @@
 /** An answer becomes a position: a whole number below the size of the domain. */
 
-import { Fraction, type Source } from "../noise/chance.js";
+import { bigOf, Fraction, type Source } from "../noise/chance.js";
 import type { SheetMetric } from "../sheet.js";
 
 const KEYS = 1n << 64n;
@@ -8,18 +8,11 @@ export const TYPES = ["boolean", "categorical", "ordinal", "product", "string", 
 
 /** The number of positions. */
 export function domainOf(metric: SheetMetric): bigint {
-  switch (metric.type) {
-    case "string":
-      return 256n ** BigInt(metric.max_length!);
-    case "key":
-      return KEYS;
-    case "set":
-      return 1n << BigInt(metric.values!.length);
-    case "number":
-      return BigInt(metric.rounded ? 2 : (metric.bins ?? metric.steps! + 1));
-    default:
-      return BigInt(metric.values!.length);
-  }
+  if (metric.type === "string") return 256n ** BigInt(metric.max_length!);
+  if (metric.type === "key") return KEYS;
+  if (metric.type === "number") return BigInt(metric.rounded ? 2 : (metric.bins ?? metric.steps! + 1));
+  const count = BigInt(metric.values!.length);
+  return metric.type === "set" ? 1n << count : count;
 }
 
 /** Find the position of an answer, before a number is rounded to an end; null of one that is not declared. */
@@ -61,7 +54,7 @@ const MOST_UNDECLARED = 1000; // options of an answer beyond the declared ones
 
 function ofSet(metric: SheetMetric, answer: unknown): bigint | null {
   if (!Array.isArray(answer) && !(answer instanceof Set)) return null;
-  const options: unknown[] = Array.isArray(answer) ? answer : [...answer];
+  const options: unknown[] = [...answer];
   if (options.length > metric.values!.length + MOST_UNDECLARED) return null;
   let bits = 0n;
   for (const option of options) {
@@ -72,31 +65,12 @@ function ofSet(metric: SheetMetric, answer: unknown): bigint | null {
   return bits;
 }
 
-/** Make a text fit: its bytes in UTF-8. */
-export function fit(text: string, length: number): Uint8Array {
-  const encoder = new TextEncoder();
-  const bytes: number[] = [];
-  let count = 0;
-  for (const character of text.slice(0, 2 * length)) {
-    if (count++ === length) break;
-    const code = character.codePointAt(0)!;
-    const written = code === 0 || (code >= 0xd800 && code < 0xe000) ? [63] : encoder.encode(character);
-    if (bytes.length + written.length > length) break;
-    bytes.push(...written);
-  }
-  return Uint8Array.from(bytes);
-}
-
+/** Make a text fit, and read its bytes as a number, filled up with zeros. */
 function ofText(text: string, length: number): bigint {
-  const bytes = fit(text, length);
-  return bigOf(bytes) << BigInt(8 * (length - bytes.length));
-}
-
-/** Read bytes as a number, the first the highest. */
-export function bigOf(bytes: Uint8Array): bigint {
-  let number = 0n;
-  for (const byte of bytes) number = (number << 8n) | BigInt(byte);
-  return number;
+  const fitted = [...text.slice(0, 2 * length)].slice(0, length).join("");
+  const bytes = new Uint8Array(length);
+  new TextEncoder().encodeInto(fitted.replace(/[\0\ud800-\udfff]/gu, "?"), bytes); // whole characters, as long as there is room
+  return bigOf(bytes);
 }
 
 /** A finite float as the fraction that it stands for: doubling is exact. */
@@ -107,22 +81,22 @@ function exact(x: number): Fraction {
 }
 
 function ofNumber(metric: SheetMetric, answer: unknown): bigint | null {
-  const meant = answer ?? metric.none ?? metric.range![0]!; // of these two a decimal, as a text
-  const plain = answer === null || answer === undefined;
-  if (!plain && typeof answer !== "bigint" && (typeof answer !== "number" || Number.isNaN(answer))) return null;
-  const step = stepOf(metric, Number(meant), plain ? Fraction.read(meant as string) : answer);
+  const meant = answer ?? metric.none ?? metric.range![0]!; // the last two are decimals, in texts
+  if (meant === answer && typeof answer !== "bigint" && (typeof answer !== "number" || Number.isNaN(answer))) return null;
+  const step = stepOf(metric, meant as string | bigint | number);
   if (metric.bins === null) return step;
   const [bins, bin] = [BigInt(metric.bins), (step * BigInt(metric.bins)) / BigInt(metric.steps!)];
   return bin < bins ? bin : bin - 1n;
 }
 
-function stepOf(metric: SheetMetric, float: number, meant: Fraction | bigint | number): bigint {
+function stepOf(metric: SheetMetric, meant: string | bigint | number): bigint {
   const steps = BigInt(metric.steps!);
+  const float = Number(meant);
   if (Math.abs(float) === Infinity) return float > 0 ? steps : 0n;
-  const x = typeof meant === "bigint" ? new Fraction(meant, 1n) : typeof meant === "number" ? exact(meant) : meant;
+  const x = typeof meant === "number" ? exact(meant) : Fraction.read(String(meant));
   const [low, high] = metric.range!.map(Fraction.read) as [Fraction, Fraction];
-  if (x.num * low.den <= low.num * x.den) return 0n;
-  if (x.num * high.den >= high.num * x.den) return steps;
+  if (!low.isBelow(x)) return 0n;
+  if (!x.isBelow(high)) return steps;
   if (metric.scale === "log") {
     const [bottom, top] = metric.range!.map(Number) as [number, number];
     return BigInt(Math.round((Number(steps) * Math.log(float / bottom)) / Math.log(top / bottom)));

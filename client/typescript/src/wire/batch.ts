@@ -1,6 +1,6 @@
 /** Payloads, and the body of an upload. */
 
-import { unhex } from "../noise/chance.js";
+import { hex, unhex, utf8 } from "../noise/chance.js";
 import type { Layout } from "../sheet.js";
 
 /** A randomised report: all that ever leaves the device. */
@@ -23,21 +23,21 @@ export function pack(layout: Layout, row: number, content: bigint): string {
   return littleEndian(BigInt(row), layout.row_bytes) + littleEndian(content, layout.payload_bytes - layout.row_bytes);
 }
 
-/** A text whose order by UTF-16 is that of another one's code points. */
-const points = (text: string): string => Array.from(text, (each) => each.codePointAt(0)!.toString(16).padStart(6, "0")).join("");
+/** A text whose order is that of another one's code points, as that of its bytes in UTF-8 is. */
+const points = (text: string): string => hex(utf8(text));
 
 /** Write the body of a batch. */
 export function bodyOf(reports: readonly Report[]): string {
-  const groups = new Map<string, Report[]>();
+  const groups: { [name: string]: Report[] } = {};
   for (const report of reports) {
     const { metric, version, fingerprint, period, segment } = report;
     const name = [metric, String(version).padStart(16, "0"), fingerprint, period, segment].map(points).join();
-    groups.set(name, [...(groups.get(name) ?? []), report]);
+    (groups[name] ??= []).push(report);
   }
   return JSON.stringify({
     format: 1,
-    groups: [...groups.keys()].sort().map((name) => {
-      const group = groups.get(name)!;
+    groups: Object.keys(groups).sort().map((name) => {
+      const group = groups[name]!;
       const { payload: _, ...of } = group[0]!;
       const bytes = unhex(group.map(({ payload }) => payload).sort().join(""));
       return { ...of, count: group.length, payloads: btoa(String.fromCharCode(...bytes)) };

@@ -1,20 +1,20 @@
 /** The DSN: one line that says where reports go. */
 
 export interface Address {
+  /** What all paths follow. */
   readonly url: string;
   readonly key: string;
   readonly app: string;
 }
 
-const SHAPE = /^(https?):\/\/([\w-]+)@([^/@?#\s]+)((?:\/[^/?#\s]+)*)\/([a-z0-9_.-]{1,80})$/;
-const HERE = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?$/;
+// By http:// it leads to this machine only. No part is decoded.
+const SHAPE =
+  /^(https:\/\/|http:\/\/(?=[\w-]+@(?:localhost|127(?:\.\d+){3}|\[::1\])(?::\d+)?\/))([\w-]+)@([^/@?#\s]+(?:\/[^/?#\s]+)*)\/([a-z0-9_.-]{1,80})$/;
 
 /** Read a DSN; throw an error that does not repeat its key. */
 export function readDsn(dsn: string): Address {
-  const parts = SHAPE.exec(dsn);
-  if (!parts) throw new TypeError("the DSN cannot be read: write it as https://PUBLIC_KEY@host/app");
-  const [, scheme, key, host, prefix, app] = parts as unknown as [string, string, string, string, string, string];
-  if (/^(rk|ak)_/.test(key)) throw new TypeError("the DSN has a key that no app may hold: write the ingest key");
-  if (scheme === "http" && !HERE.test(host)) throw new TypeError("the DSN leads to another machine by http://: write https://");
-  return { url: `${scheme}://${host}${prefix}/v1/reports`, key, app };
+  const [, scheme, key, path, app] = SHAPE.exec(dsn) ?? [];
+  if (!app) throw new TypeError("the DSN cannot be read: write https://PUBLIC_KEY@host/app; http:// may lead to this machine only");
+  if (/^(rk|ak)_/.test(key!)) throw new TypeError("the DSN has a key that no app may hold: write the ingest key");
+  return { url: scheme! + path!, key: key!, app };
 }

@@ -7,10 +7,10 @@ const DAY = 86_400_000;
 /** The name of the period of a moment, in milliseconds since 1970. */
 export function periodOf(moment: number, period: Period): string {
   if (period === "week") {
-    const thursday = new Date(moment + (4 - weekday(moment)) * DAY);
-    const year = thursday.getUTCFullYear();
-    const week = Math.floor((thursday.getTime() - Date.UTC(year, 0, 1)) / DAY / 7) + 1;
-    return `${String(year).padStart(4, "0")}-W${String(week).padStart(2, "0")}`;
+    const thursday = moment + (4 - weekday(moment)) * DAY;
+    const year = periodOf(thursday, "month").slice(0, 4);
+    const week = Math.floor((thursday - Date.parse(year)) / DAY / 7) + 1;
+    return `${year}-W${String(week).padStart(2, "0")}`;
   }
   return new Date(moment).toISOString().slice(0, { hour: 13, day: 10, month: 7 }[period]);
 }

@@ -1,9 +1,9 @@
 /** Sending: one batch after another, each under one key and with one body for good. */
 
 import { bodyOf, type Report } from "./batch.js";
-import { uuid, withChance } from "../noise/chance.js";
+import { jitter, random } from "../noise/chance.js";
 import type { Address } from "./dsn.js";
-import { unsent, type Batch, type State, type Store, type Waiting } from "../device/state.js";
+import { unsent, type Batch, type Outbox, type State, type Store, type Waiting } from "../device/state.js";
 
 const REPORTS = 100; // of a batch; the body then stays below what a browser takes from a page that ends
 const TRIES = 4;
@@ -18,6 +18,11 @@ export interface Counts {
   dropped: { [reason: string]: number };
 }
 
+/** Count what was dropped. */
+export function drop({ dropped }: Counts, reason: string, count = 1): void {
+  if (count) dropped[reason] = (dropped[reason] ?? 0) + count;
+}
+
 interface Verdict {
   readonly what: "done" | "split" | "keep" | "lost" | "refused";
   readonly rejected?: number;
@@ -26,9 +31,19 @@ interface Verdict {
   readonly pause?: number;
 }
 
+/** What a server answers. */
+export interface Answer {
+  readonly status: number;
+  /** Its JSON; null if it has none. */
+  readonly content: unknown;
+  readonly retry: string | null;
+}
+
 export class Sender {
   /** Whether the key was refused: then nothing is sent until the next start. */
   refused = false;
+  /** Whether what waits is to be sent. What is recorded while batches are on their way waits for the next time. */
+  #asked = false;
   #running: Promise<void> | undefined;
   #abort = new AbortController();
 
@@ -43,6 +58,7 @@ export class Sender {
 
   /** Send what may travel. When leaving, each batch is tried once, in a way that outlives the page. */
   flush(leaving = false): Promise<void> {
+    this.#asked = true;
     this.#running ??= this.#locked(leaving).finally(() => {
       this.#running = undefined;
     });
@@ -51,121 +67,139 @@ export class Sender {
 
   /** Drop everything that is not sent yet, also what is on its way. */
   async purge(): Promise<void> {
-    this.#abort.abort();
-    this.#abort = new AbortController();
+    this.#cut();
     if (await this.store.begun()) {
-      const dropped = await this.store.transact((state) => {
-        const count = unsent(state);
+      const dropped = await this.store.transactAll((state, outbox) => {
+        const count = unsent(state, outbox);
         state.waiting = [];
-        state.batches = [];
+        outbox.batches = [];
         return count;
       });
-      this.drop("purged", dropped);
+      drop(this.counts, "purged", dropped);
     }
   }
 
-  drop(reason: string, count: number): void {
-    if (count) this.counts.dropped[reason] = (this.counts.dropped[reason] ?? 0) + count;
+  /** End what is on its way. */
+  #cut(): void {
+    this.#abort.abort();
+    this.#abort = new AbortController();
   }
 
   /** Of several tabs that share a state, one sends. */
   async #locked(leaving: boolean): Promise<void> {
-    const locks = (globalThis.navigator as Navigator | undefined)?.locks;
-    if (!locks?.request || !this.store.lasts) return this.#sendAll(leaving);
-    await locks.request(`deniable ${this.address.app}`, { ifAvailable: true }, async (lock) => {
+    const send = async (lock: unknown): Promise<void> => {
       if (lock) await this.#sendAll(leaving);
-    });
+    };
+    const locks = this.store.lasts && (globalThis.navigator as Navigator | undefined)?.locks;
+    await (locks ? locks.request(`deniable ${this.address.app}`, { ifAvailable: true }, send) : send(true));
   }
 
   async #sendAll(leaving: boolean): Promise<void> {
     for (let tries = 0; this.allowed() && !this.refused; ) {
-      const batch = await this.store.transact((state) => this.#next(state));
+      const batch = await this.store.transactAll((state, outbox) => this.#next(state, outbox));
       if (!batch || !this.allowed()) return;
       const verdict = await this.#try(batch, leaving);
-      await this.store.transact((state) => this.#settle(state, batch, verdict));
-      if (verdict.what === "refused") this.refused = true;
+      if (verdict.what === "refused") {
+        this.refused = true;
+        return;
+      }
       if (verdict.what !== "keep") {
+        await this.store.transactAll((_, outbox) => this.#settle(outbox, batch, verdict));
         tries = 0;
         continue;
       }
       if (++tries === TRIES || leaving) return;
-      const random = withChance((chance) => chance.below(1 << 16)) / (1 << 16);
-      const seconds = Math.max(random * Math.min(2 ** (tries - 1), 30), verdict.pause ?? 0);
+      const seconds = Math.max(jitter() * 2 ** (tries - 1), verdict.pause ?? 0);
       await new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
     }
   }
 
   /** Return the batch that is tried next, and note that its key may be seen from now on. */
-  #next(state: State): Batch | undefined {
+  #next(state: State, outbox: Outbox): Batch | undefined {
     const now = this.now();
-    const before = unsent(state);
-    state.batches = state.batches.filter((batch) => !batch.tried || now - batch.tried <= HOURS_48);
-    this.drop("too_old", before - unsent(state));
-    const free = state.waiting.filter((report) => mayTravel(report, now));
-    state.waiting = state.waiting.filter((report) => !mayTravel(report, now));
-    for (let at = 0; at < free.length; at += REPORTS) {
-      state.batches.push(batchOf(free.slice(at, at + REPORTS).map(({ due: _, wait: __, ...report }) => report)));
+    const before = unsent(state, outbox);
+    outbox.batches = outbox.batches.filter((batch) => !batch.tried || now - batch.tried <= HOURS_48);
+    drop(this.counts, "too_old", before - unsent(state, outbox));
+    if (this.#asked) {
+      const free: Report[] = [];
+      state.waiting = state.waiting.filter((written) => {
+        const { due, wait, ...report } = JSON.parse(written) as Waiting;
+        // If the clock was set back, a report waits no longer than it was to wait.
+        const kept = now < due && due - now <= wait;
+        if (!kept) free.push(report);
+        return kept;
+      });
+      for (let at = 0; at < free.length; at += REPORTS) outbox.batches.push(batchOf(free.slice(at, at + REPORTS)));
+      this.#asked = false;
     }
-    const [batch] = state.batches;
-    if (batch && !batch.tried) batch.tried = now;
+    const [batch] = outbox.batches;
+    if (batch) batch.tried ||= now;
     return batch;
   }
 
-  #settle(state: State, batch: Batch, verdict: Verdict): void {
-    const at = state.batches.findIndex(({ key }) => key === batch.key);
-    if (at < 0 || verdict.what === "keep" || verdict.what === "refused") return; // perhaps it was purged meanwhile
+  #settle(outbox: Outbox, batch: Batch, verdict: Verdict): void {
+    const at = outbox.batches.findIndex(({ key }) => key === batch.key);
+    if (at < 0) return; // it was purged meanwhile
     const { reports } = batch;
     const half = Math.ceil(reports.length / 2);
     const halves = verdict.what === "split" && reports.length > 1 ? [reports.slice(0, half), reports.slice(half)].map(batchOf) : [];
-    state.batches.splice(at, 1, ...halves);
+    outbox.batches.splice(at, 1, ...halves);
     if (verdict.what === "done") {
       this.counts.sent += reports.length - verdict.rejected!;
       this.counts.rejected += verdict.rejected!;
-      state.sent = [...taken(batch, verdict.groups!), ...state.sent].slice(0, JOURNAL);
+      outbox.sent = [...taken(batch, verdict.groups!), ...outbox.sent].slice(0, JOURNAL);
     } else if (!halves.length) {
-      this.drop("refused", reports.length);
+      drop(this.counts, "refused", reports.length);
     }
   }
 
   async #try(batch: Batch, leaving: boolean): Promise<Verdict> {
-    const own = this.#abort;
-    const timer = setTimeout(() => {
-      own.abort();
-      this.#abort = new AbortController();
-    }, TIMEOUT);
     try {
       const zipped = leaving ? undefined : await gzip(batch.body);
-      const response = await this.fetcher(this.address.url, {
+      const { status, content, retry } = await this.request("/v1/reports", {
         method: "POST",
         body: zipped ?? batch.body,
         headers: {
-          Authorization: `Bearer ${this.address.key}`,
           "Content-Type": "application/json",
           "Idempotency-Key": batch.key,
           ...(zipped ? { "Content-Encoding": "gzip" } : {}),
+        },
+        keepalive: leaving,
+      });
+      return verdictOf(status, content, retry, this.now());
+    } catch {
+      return { what: "keep" }; // nobody knows whether it arrived, so it keeps its key
+    }
+  }
+
+  /** Ask the server, with nothing that a browser would add. It is cut after some seconds, and by a withdrawal. */
+  async request(path: string, { headers, ...init }: RequestInit): Promise<Answer> {
+    const { signal } = this.#abort;
+    const timer = setTimeout(() => this.#cut(), TIMEOUT);
+    try {
+      const response = await this.fetcher(this.address.url + path, {
+        ...init,
+        headers: {
+          Authorization: `Bearer ${this.address.key}`,
           // In Node only: from a browser, also from its workers, a server of another origin would refuse this header.
           ...(!globalThis.document && "process" in globalThis ? { "User-Agent": "deniable" } : {}),
+          ...headers,
         },
         credentials: "omit",
         redirect: "error",
         referrerPolicy: "no-referrer",
         cache: "no-store",
-        keepalive: leaving,
-        signal: own.signal,
+        signal,
       });
-      return verdictOf(response.status, await response.json().catch(() => null), response.headers.get("Retry-After"), this.now());
-    } catch {
-      return { what: "keep" }; // nobody knows whether it arrived, so it keeps its key
+      const content: unknown = await response.json().catch(() => null);
+      return { status: response.status, content, retry: response.headers.get("Retry-After") };
     } finally {
       clearTimeout(timer);
     }
   }
 }
 
-/** Whether a report may travel. If the clock was set back, it waits no longer than it was to wait. */
-const mayTravel = (report: Waiting, now: number): boolean => now >= report.due || report.due - now > report.wait;
-
-const batchOf = (reports: readonly Report[]): Batch => ({ key: uuid(), body: bodyOf(reports), reports, tried: 0 });
+const batchOf = (reports: readonly Report[]): Batch => ({ key: random(16), body: bodyOf(reports), reports, tried: 0 });
 
 /** The reports of a batch that the server took, without those of metrics of which it rejected any. */
 function taken(batch: Batch, rejected: readonly number[]): Report[] {
@@ -180,17 +214,17 @@ export function verdictOf(status: number, answer: unknown, retry: string | null,
     return { what: "done", rejected: rejected ?? 0, groups: (errors ?? []).map((error) => error.group) };
   }
   if (status === 413) return { what: "split" };
-  const { type, code } = (answer ?? {}) as { type?: unknown; code?: unknown };
+  const { type, code } = (answer ?? {}) as { type?: unknown; code?: string };
   // Only a deniable server's refusal costs a report. A portal or a proxy may answer anything.
-  if (typeof code === "string" && type === `urn:deniable:problem:${code}` && status >= 400 && status < 500) {
+  if (type === `urn:deniable:problem:${code}` && status >= 400 && status < 500) {
     if (status === 401 || status === 403) return { what: "refused" };
     if (status !== 408 && status !== 429) return { what: "lost" };
   }
-  const seconds = retry === null ? 0 : /^\d+$/.test(retry) ? Number(retry) : (Date.parse(retry) - now) / 1000;
-  return { what: "keep", pause: Math.min(Math.max(seconds || 0, 0), LONGEST_WAIT) };
+  const seconds = Number(retry) || (Date.parse(retry!) - now) / 1000 || 0;
+  return { what: "keep", pause: Math.min(Math.max(seconds, 0), LONGEST_WAIT) };
 }
 
 async function gzip(body: string): Promise<ArrayBuffer | undefined> {
   if (!globalThis.CompressionStream) return undefined;
-  return new Response(new Blob([body]).stream().pipeThrough(new CompressionStream("gzip"))).arrayBuffer();
+  return new Response(new Response(body).body!.pipeThrough(new CompressionStream("gzip"))).arrayBuffer();
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from flask import request
 
-from deniable.registry.lookalike import did_you_mean
+from deniable.messages.lookalike import did_you_mean
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.model.query import LEVELS, RULES, meant_level
 from deniable_aggregator.answer.question import date_range

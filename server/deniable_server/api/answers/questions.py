@@ -16,8 +16,8 @@ from flask import Blueprint, Response, jsonify, request
 
 from deniable.errors import ParameterError
 from deniable.limits.allowance import MICRO
+from deniable.messages.lookalike import did_you_mean
 from deniable.registry import period
-from deniable.registry.lookalike import did_you_mean
 from deniable_aggregator.answer import figures as in_words
 from deniable_aggregator.answer.model.fields import Span
 from deniable_aggregator.answer.refusal import check_period, read_cell

@@ -31,8 +31,18 @@ _MAX_ERRORS = 100
 _MOST_COLLECTED = 10_000
 
 REJECTIONS = (
-    *("unknown_metric", "unknown_version", "definition_mismatch", "metric_expired", "period", "period_closed", "period_not_open"),
-    *("segment", "base64", "payload_length", "index_range", "row_range", "padding_bits"),
+    *("unknown_metric", "unknown_version", "definition_mismatch", "relay_only", "metric_expired"),
+    *(
+        "period",
+        "period_closed",
+        "period_not_open",
+        "segment",
+        "base64",
+        "payload_length",
+        "index_range",
+        "row_range",
+        "padding_bits",
+    ),
 )
 """Codes of refused groups, and of refused reports in them."""
 

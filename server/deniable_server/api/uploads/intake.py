@@ -68,7 +68,7 @@ def take(known: Service, visit: Visit) -> dict[str, Any]:
     of = identify(known, visit, "ingest")
     app, limits = known.apps[of.app], known.limits.due(_limits(known, visit, of))
     try:
-        key, body = _key(visit), _body(visit, known.settings.max_inflated_bytes)
+        key, body = _key(visit), read_body(visit, known.settings.max_inflated_bytes)
     except Refused:
         known.limits.take(limits)  # it counts, even if it is malformed
         raise
@@ -97,7 +97,7 @@ def prepare(known: Service, visit: Visit) -> Prepared | None:
     app, limits = known.apps[of.app], _limits(known, visit, of)
     if known.limits.any_used_up(limits):
         return None
-    key, body = _key(visit), _body(visit, min(known.settings.max_inflated_bytes, _SMALL))
+    key, body = _key(visit), read_body(visit, min(known.settings.max_inflated_bytes, _SMALL))
     if len(body) > _SMALL:
         return None
     checked = batches.check(app, known.settings, body, visit.upload)
@@ -196,7 +196,7 @@ def _key(visit: Visit) -> str:
     return key
 
 
-def _body(visit: Visit, most: int) -> bytes:
+def read_body(visit: Visit, most: int) -> bytes:
     """Read the body within its limits, before and after decompression."""
     environ = visit.environ
     if get_content_length(environ) is None:

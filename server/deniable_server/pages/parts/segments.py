@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from deniable.messages.lookalike import did_you_mean
 from deniable.registry import OTHER
-from deniable.registry.lookalike import did_you_mean
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.figures import Measure
 from deniable_aggregator.answer.model.number import quantile_name

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.declared import Declared
 from deniable.messages.plural import plural
-from deniable_aggregator.accounting import crowd as sums
-from deniable_aggregator.accounting.crowd import Crowd
+from deniable_aggregator.accounting.crowds import crowd as sums
+from deniable_aggregator.accounting.crowds.crowd import Crowd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,0 +1,100 @@
+"""Forwarding: a thread that closes pools and sends them to the server, part by part, until the server has taken each."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from base64 import b64encode
+from sqlite3 import Error as FileError
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+from deniable.wire.report import FORMAT
+
+if TYPE_CHECKING:
+    from deniable.transport.http import Post
+    from deniable_relay.pools import Part, Pools
+
+log = logging.getLogger("deniable.relay")
+
+_EVERY = 10.0  # seconds between two looks at what is due
+_TIMEOUT = 30.0  # seconds that the server may take for a part
+_SHORTEST, _LONGEST = 10.0, 3600.0  # seconds until a part is tried again; they double
+
+
+class Forwarder:
+    """Sends whole pools. Nothing is deleted before the server has answered 202."""
+
+    def __init__(
+        self,
+        pools: Pools,
+        post: Post,  # sends one upload to the server
+        key: str,  # the relay's key of the server
+    ) -> None:
+        self._pools, self._post, self._key = pools, post, key
+        self._tries: dict[int, tuple[float, float]] = {}  # by transfer: when it is tried again, and the pause after that
+        self.held: dict[int, str] = {}  # by transfer: why the server has not taken it
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="deniable-relay-forwarding", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look for pools that are due."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the part that is being sent."""
+        self._stop.set()
+        self._thread.join()
+
+    def turn(self, now: float) -> None:
+        """Close what is due, and send each transfer as far as the server takes it."""
+        self._pools.close_due(now)
+        while parts := [part for part in self._pools.parts() if self._tries.get(part.transfer, (0.0, 0.0))[0] <= now]:
+            for part in parts:
+                if self._stop.is_set():
+                    return
+                self._send(part, now)
+
+    def _send(self, part: Part, now: float) -> None:
+        headers = {
+            "Authorization": f"Bearer {self._key}",
+            "Content-Type": "application/json",
+            "Idempotency-Key": part.name,
+        }
+        try:
+            status, _, answer = self._post(encode(part), headers, _TIMEOUT)
+        except OSError as error:
+            self._hold(part, now, f"no answer: {error}")
+            return
+        if status == 202:  # noqa: PLR2004 - HTTP's
+            self._pools.settle(part)
+            self._tries.pop(part.transfer, None)
+            self.held.pop(part.transfer, None)
+            return
+        code = answer.get("code", "") if isinstance(answer, dict) else ""
+        self._hold(part, now, f"{status} {code}".strip())
+
+    def _hold(self, part: Part, now: float, why: str) -> None:
+        """Try the part again later. Whatever the server says, the pool stays: its answer may be a mistake that is mended."""
+        pause = self._tries.get(part.transfer, (0.0, _SHORTEST))[1]
+        self._tries[part.transfer] = (now + pause, min(2 * pause, _LONGEST))
+        if self.held.get(part.transfer) != why:
+            self.held[part.transfer] = why
+            about = f"{part.stratum.metric}, {part.stratum.period}"
+            log.warning("the server has not taken a pool (%s): %s; it stays here, and is sent again", about, why)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.turn(time.time())
+            except FileError as error:
+                log.error("the file of pools can not be used: %s", error)  # noqa: TRY400 - without the trace
+            self._stop.wait(_EVERY)
+
+
+def encode(part: Part) -> bytes:
+    """Write the body for the server, see ``POST /v1/pools``."""
+    payloads = b64encode(b"".join(part.reports)).decode()
+    group = part.stratum._asdict() | {"count": len(part.reports), "payloads": payloads}
+    return json.dumps({"format": FORMAT, "pool": part.size, "group": group}, separators=(",", ":")).encode()

@@ -1,0 +1,65 @@
+"""Uploads: what the relay can check of sealed reports with the registry, which is public."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from deniable.declared import Declared
+from deniable.registry import period
+from deniable.upload_rules import CLOCK_SKEW, Refused, groups, parts, place
+from deniable.wire import sealing
+from deniable.wire.report import Stratum
+from deniable_relay.pools import Crowd
+
+if TYPE_CHECKING:
+    from deniable.registry import Registry
+
+_FIRST, _LAST = 1 / 8, 7 / 8  # of the time for late reports: when a pool closes, and when it closes for good
+
+
+class Checked(NamedTuple):
+    """An upload of which reports can be kept."""
+
+    answer: dict[str, Any]  # to give
+    reports: list[tuple[Crowd, list[bytes]]]
+
+
+class Reader:
+    """Reads uploads for a registry."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._versions = {name: Declared.of(metric) for name, metric in registry.metrics.items()}
+
+    def read(self, body: bytes, now: float) -> Checked:
+        """Check each group of an upload; refuse one without any group that can be kept."""
+        reports: list[tuple[Crowd, list[bytes]]] = []
+        errors: list[dict[str, Any]] = []
+        for number, group in enumerate(groups(body)):
+            try:
+                reports.append(self._group(group, now))
+            except Refused as refusal:
+                errors.append({"group": number, "code": refusal.code, "count": group["count"], "detail": refusal.detail})
+        rejected = sum(error["count"] for error in errors)
+        answer = {"accepted": sum(len(sealed) for _, sealed in reports), "rejected": rejected, "errors": errors}
+        if not reports:
+            raise Refused(422, "all_rejected", "no report of the upload can be kept; do not send it again", **answer)
+        return Checked(answer | {"duplicate": False}, reports)
+
+    def _group(self, group: dict[str, Any], now: float) -> tuple[Crowd, list[bytes]]:
+        declared = self._versions.get(group["metric"])
+        described = Stratum(*(group[name] for name in Stratum._fields))
+        moment = datetime.fromtimestamp(now, UTC)
+        placed = place(self._registry, lambda _: [declared] if declared else [], described, moment, CLOCK_SKEW, sealed=True)
+        metric = placed.declared.metric
+        end = period.bounds(group["period"], metric.period)[1].timestamp()
+        late = placed.closes.timestamp() - end
+        first, last = end + _FIRST * late, end + _LAST * late
+        if now > last:
+            raise Refused(400, "period_closed", "the period's reports were forwarded, and no more are taken")
+        size = placed.declared.layout.payload_size + sealing.LONGER
+        reports = parts(metric.id, group["count"], group["payloads"], size)
+        # Reports are bound to what the device said. The server files what is not declared.
+        crowd = Crowd(described, metric.crowd, first, last)
+        return crowd, reports

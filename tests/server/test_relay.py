@@ -1,0 +1,264 @@
+"""From sealed reports of devices over a relay to sums: each counts once, and a report that does not fit is refused alone."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from deniable.declared import Declared
+from deniable.errors import ConfigurationError
+from deniable.registry import period
+from deniable.wire.report import Report, Stratum, encode
+from deniable.wire.sealing import LONGER, Sealer
+from deniable_relay.app import Web, create_app
+from deniable_relay.forwarding import Forwarder
+from deniable_relay.limits import Limits
+from deniable_relay.pools import Pools
+from deniable_relay.uploads import Reader
+from deniable_server.access.keys import KeyStore
+from deniable_server.access.sealing_keys import Opener
+
+REGISTRY = """
+format = 1
+app = "shop"
+segments = {{ platform = ["linux", "macos"] }}
+
+[budget]
+per_month = 1000
+lifetime = 100000
+
+[relay]
+operator = "Example Foundation"
+key = "1:{key}"
+
+[metrics.theme]
+type = "categorical"
+values = ["light", "dark", "other"]
+epsilon = 3
+segments = ["platform"]
+shuffled = {{ min = 5, delta = 1e-9, central = 2.9 }}
+description = "d"
+owner = "o@shop.example"
+min_reports = 5
+
+[metrics.plain]
+type = "boolean"
+epsilon = 1
+description = "d"
+owner = "o@shop.example"
+min_reports = 4
+"""
+DEVICE_KEY = "pk_device_123456"
+DAYS = 86_400
+
+
+class World:
+    """Devices, a relay and a server, with the time of the relay."""
+
+    def __init__(self, served, pools, private):
+        self.served, self.pools, self.private = served, pools, private
+        self.registry = served.app.registry
+        relay = self.registry.relay
+        self.sealer = Sealer("shop", relay.number, relay.public_key)
+        self.key = KeyStore(served.store).create("relay", "Example Foundation")[0]
+        self.now = datetime.now(UTC).timestamp()
+        self.forwarder = Forwarder(pools, self.forward, self.key)
+        web = Web(DEVICE_KEY, Reader(self.registry), pools, self.forwarder, Limits(0, 0))
+        self.relay = create_app(web).test_client()
+        self.answers = []
+
+    def forward(self, body, headers, _):
+        """Send an upload of the relay to the server."""
+        response = self.served.http.post("/v1/pools", data=body, headers=headers)
+        self.answers.append(response.get_json())
+        return response.status_code, response.headers, response.get_json()
+
+    def stratum(self, metric, segment="platform=linux"):
+        declared = Declared.of(self.registry.metrics[metric])
+        name = period.of(datetime.fromtimestamp(self.now, UTC), declared.metric.period)
+        return Stratum(metric, 1, declared.fingerprint, name, segment if declared.metric.segments else "")
+
+    def reports(self, metric, values, segment="platform=linux"):
+        """Make honest reports, sealed."""
+        stratum, mechanism = self.stratum(metric, segment), self.served.mechanism(metric)
+        return [self.sealer(Report(stratum, mechanism.randomize(value))) for value in values]
+
+    def send(self, body, key="an upload", **headers):
+        headers = {"Authorization": f"Bearer {DEVICE_KEY}", "Content-Type": "application/json", "Idempotency-Key": key} | headers
+        return self.relay.post("/v1/reports", data=body if isinstance(body, bytes) else encode(body), headers=headers)
+
+    def close(self, days=2):
+        """Let so much time pass for the relay that pools close and go."""
+        self.forwarder.turn(self.now + days * DAYS)
+
+    def counted(self, metric):
+        """Count what waits, and return the number of reports of each segment."""
+        self.served.drain()
+        layout = self.served.mechanism(metric).layout
+        strata = self.served.store.strata(metric)
+        return {stratum.segment: int(self.served.store.read(layout, [stratum]).n) for stratum in strata}
+
+
+@pytest.fixture
+def private():
+    return X25519PrivateKey.generate()
+
+
+@pytest.fixture
+def world(request, settings, private, tmp_path):
+    key = tmp_path / "sealing.pem"
+    key.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public = b64encode(private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)).decode()
+    path = tmp_path / "shop.toml"
+    path.write_text(REGISTRY.format(key=public), "utf-8")
+    serve = type(request.getfixturevalue("served"))
+    served = serve(replace(settings, registry=str(path), sealing_keys=str(key), max_backlog=1000))
+    pools = Pools(tmp_path / "pools.db")
+    yield World(served, pools, private)
+    pools.close()
+    served.store._client.close()
+
+
+def test_reports_of_a_pool_are_counted_once(world):
+    """Each segment is a pool. What comes again, to the relay or to the server, adds nothing."""
+    linux, macos = world.reports("theme", [0, 1, 2, 0, 1, 2]), world.reports("theme", [1] * 5, "platform=macos")
+    assert world.send([*linux, *macos]).status_code == 202
+    assert world.send([*linux[:3], *macos], key="another").status_code == 202
+    world.close(0)
+    assert world.counted("theme") == {}
+    world.close()
+    assert world.counted("theme") == {"platform=linux": 6, "platform=macos": 5}
+    assert [answer["new"] for answer in world.answers] == [6, 5]
+    assert world.pools.totals() == {"forwarded": 11}
+
+
+def test_later_reports_go_by_themselves_or_not_at_all(world):
+    """A late pool is a crowd, too; fewer are dropped, and the relay says how many."""
+    world.send(world.reports("theme", [0] * 5))
+    world.close(1.3)
+    assert world.counted("theme") == {"platform=linux": 5}
+    world.send(world.reports("theme", [0] * 4))
+    world.close(4)
+    assert world.counted("theme") == {"platform=linux": 5}
+    assert world.pools.totals() == {"forwarded": 5, "too_few": 4}
+
+
+def test_metrics_without_a_claim_go_the_same_way(world):
+    """Sealed, without an address, in pools of `min_reports`."""
+    world.send(world.reports("plain", [1] * 4))
+    world.close()
+    assert world.counted("plain") == {"": 4}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["a bit", "another metric", "another segment", "another period", "another key", "another app", "another number", "a layout"],
+)
+def test_a_report_that_does_not_fit_is_refused_alone(world, private, fault):
+    """It was changed, moved, or sealed to somebody else: it does not open, and the others of its pool count."""
+    good, stratum = world.reports("theme", [0] * 5), world.stratum("theme")
+    payload = world.served.mechanism("theme").randomize(0)
+    public = private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+    stranger = X25519PrivateKey.generate().public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+    bad = {
+        "a bit": lambda: good[0].sealed[:-1] + bytes([good[0].sealed[-1] ^ 1]),
+        "another metric": lambda: world.sealer(Report(world.stratum("plain"), payload)).sealed,
+        "another segment": lambda: world.reports("theme", [0], "platform=macos")[0].sealed,
+        "another period": lambda: world.sealer(Report(stratum._replace(period="2026-01-01"), payload)).sealed,
+        "another key": lambda: Sealer("shop", 1, stranger)(Report(stratum, payload)).sealed,
+        "another app": lambda: Sealer("other", 1, public)(Report(stratum, payload)).sealed,
+        "another number": lambda: b"\x02" + good[0].sealed[1:],
+        "a layout": lambda: world.sealer(Report(stratum, b"\xff" * len(payload))).sealed,
+    }[fault]()
+    assert world.send([*good, Report(stratum, payload, bad)]).get_json()["accepted"] == 6
+    world.close()
+    assert world.counted("theme") == {"platform=linux": 5}
+    code = "seal" if fault != "a layout" else "index_range"
+    assert world.answers == [{"accepted": 5, "new": 5, "rejected": 1, "errors": {code: 1}}]
+
+
+def test_a_pool_that_is_too_small_is_refused_and_stays(world):
+    """A relay whose metrics.toml declares a smaller crowd; nothing is deleted, and it goes once the files agree."""
+    world.send(world.reports("theme", [0] * 4))
+    with world.pools._commit() as file:
+        file.execute("UPDATE pools SET least = 4")
+    world.close()
+    assert world.answers[0]["code"] == "pool_too_small"
+    assert world.counted("theme") == {}
+    assert world.pools.totals() == {"closed": 4}
+
+
+def test_no_report_of_a_device_comes_to_the_server_itself(world):
+    """Sealed or not: a server that took one would see its address and time."""
+    (report,) = world.reports("theme", [0])
+    for sent in (report, report._replace(sealed=b"")):
+        answer = world.served.post(encode([sent]))
+        assert answer.status_code == 422
+        assert answer.get_json()["errors"][0]["code"] == "relay_only"
+    assert world.served.post(encode([report]), Authorization=f"Bearer {world.key}").status_code == 401
+
+
+@pytest.mark.parametrize("key", [None, "pk_test_12345678", "rk_test_12345678"])
+def test_only_a_relay_sends_pools(world, key):
+    """Devices and analysts have other keys."""
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    body = json.dumps({"format": 1, "pool": 9, "group": {}})
+    answer = world.served.http.post("/v1/pools", data=body, headers=headers | {"Content-Type": "application/json"})
+    assert answer.status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"metric": "nothing"}, "unknown_metric"),
+        ({"version": 2}, "unknown_version"),
+        ({"fingerprint": "0" * 16}, "definition_mismatch"),
+        ({"period": "2020-01-01"}, "period_closed"),
+        ({"count": 2}, "payload_length"),
+        ({"payloads": "!"}, "base64"),
+    ],
+)
+def test_relay_and_server_check_a_group_alike(world, change, code):
+    """By one rule: what the relay takes, the server takes."""
+    group = json.loads(encode(world.reports("theme", [0] * 5)))["groups"][0] | change
+    upload = world.send(json.dumps({"format": 1, "groups": [group]}).encode())
+    assert upload.status_code == 422
+    assert upload.get_json()["errors"][0]["code"] == code
+    headers = {"Authorization": f"Bearer {world.key}", "Content-Type": "application/json"}
+    part = world.served.http.post("/v1/pools", data=json.dumps({"format": 1, "pool": 5, "group": group}), headers=headers)
+    assert part.get_json()["code"] == code
+
+
+def test_without_the_private_key_the_relay_keeps_its_pools(world, settings, caplog):
+    """The server says at its start which key it lacks, and what to do. Nothing is lost meanwhile."""
+    registry = world.served.service.settings.registry
+    lacking = type(world.served)(replace(settings, registry=registry))
+    assert "name the file that `deniable registry keygen --sealing` wrote in DENIABLE_SEALING_KEYS" in caplog.text
+    world.send(world.reports("theme", [0] * 5))
+    world.served, holder = lacking, world.served
+    world.close()
+    assert world.answers[0]["code"] == "no_sealing_key"
+    world.served = holder
+    world.close(3)
+    assert world.counted("theme") == {"platform=linux": 5}
+
+
+def test_what_is_no_private_key_stops_the_start(tmp_path):
+    """By name, with what to write."""
+    file = tmp_path / "key.pem"
+    for content in (None, b"nonsense"):
+        if content:
+            file.write_bytes(content)
+        with pytest.raises(ConfigurationError, match=r"DENIABLE_SEALING_KEYS names .*key\.pem"):
+            Opener.read(str(file))
+
+
+def test_a_report_has_one_length(world):
+    """Whatever the answer."""
+    assert {len(report.sealed) for report in world.reports("theme", [0, 1, 2])} == {1 + LONGER}

@@ -227,7 +227,10 @@ def test_what_counts_as_other_is_named(tmp_path):
         ("listed,platform\nx,linux\nx\n", "line 3: the line has 1 cell: write one for each of the 2 columns"),
         ("mean\n1\nmuch\n", "line 3: column mean has 'much': an answer to mean must be a number, such as 10"),
         ("listed,platform\nx,beos\n", "line 2: column platform has 'beos': write one of linux, macos, windows"),
-        ("some\nq\n", "line 2: column some has 'q': an option of some must be one of the 3 declared: u, v, w"),
+        (
+            "some\nq\n",
+            "has 'q': an option of some must be one of the 3 declared: u, v, w; several options are joined by commas, such as u,v",
+        ),
         ('listed\n"x\n', "cannot be read as CSV"),
     ],
 )

@@ -124,7 +124,13 @@ def _answer(path: Path, metric: Metric, line: int, written: str) -> tuple[object
     if undeclared is None:
         return value, True
     if metric.other is None:
-        raise _wrong(path, line, f"column {metric.id} has {written!r}: {metric.kind.allowed(metric, undeclared.rule)}")
+        joined = (
+            "; several options are joined by commas, such as " + ",".join(map(str, metric.values[:2]))
+            if metric.kind.options
+            else ""
+        )
+        allowed = metric.kind.allowed(metric, undeclared.rule)
+        raise _wrong(path, line, f"column {metric.id} has {written!r}: {allowed}{joined}")
     return metric.value(metric.stand_in(OS) if position is None else position), False
 
 

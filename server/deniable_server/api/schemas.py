@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from deniable_server.access.roles import ROLES
-from deniable_server.api.uploads.batches import Batch
-from deniable_server.api.uploads.pools import PoolPart
+from deniable_server.api.uploads.batches import Batch, PoolPart
 
 _PREFIX = "#/components/schemas/"
 

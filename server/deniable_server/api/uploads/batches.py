@@ -7,7 +7,7 @@ from binascii import a2b_base64
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -70,6 +70,14 @@ class Batch(msgspec.Struct, forbid_unknown_fields=True):
     groups: Annotated[list[Group], msgspec.Meta(description="Reports, grouped")]
 
 
+class PoolPart(msgspec.Struct, forbid_unknown_fields=True):
+    """Reports of one pool, sealed."""
+
+    format: Annotated[int, msgspec.Meta(description="Number of the format")]
+    pool: Annotated[int, msgspec.Meta(ge=1, description="Number of reports of the whole pool")]
+    group: Annotated[Group, msgspec.Meta(description="Some of them")]
+
+
 _decoder = msgspec.json.Decoder(Batch)
 
 
@@ -91,16 +99,25 @@ class _Rejection:
     detail: str
 
 
-def check(app: App, limits: Settings, body: bytes, upload: Upload) -> Checked:
-    """Check each report of a batch, note in the upload which are refused, and refuse a batch without any that can be counted."""
+Content = TypeVar("Content", Batch, PoolPart)
+
+
+def read(decoder: msgspec.json.Decoder[Content], body: bytes) -> Content:
+    """Read the content of an upload; refuse what is no JSON, or has another shape or format."""
     try:
-        content = _decoder.decode(body)
+        content = decoder.decode(body)
     except msgspec.ValidationError as error:
         raise Refused(400, "batch_shape", f"the batch does not have the documented shape: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError):  # a text inside is not UTF-8
         raise Refused(400, "json", "the body is not valid JSON") from None
     if content.format != report.FORMAT:
         raise Refused(400, "batch_format", f"this server reads batch format {report.FORMAT}, not {content.format}")
+    return content
+
+
+def check(app: App, limits: Settings, body: bytes, upload: Upload) -> Checked:
+    """Check each report of a batch, note in the upload which are refused, and refuse a batch without any that can be counted."""
+    content = read(_decoder, body)
     now = datetime.now(UTC).timestamp()
     groups: list[tuple[bytes, bytes]] = []
     growth: dict[bytes, int] = {}

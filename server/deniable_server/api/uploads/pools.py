@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from flask import Blueprint, Response
@@ -17,13 +17,13 @@ from flask import Blueprint, Response
 from deniable.errors import PayloadError
 from deniable.upload_rules import Place, Refused, parts, place
 from deniable.wire import addresses, sealing
-from deniable.wire.report import FORMAT, Stratum
+from deniable.wire.report import Stratum
 from deniable_aggregator.store.errors import StoreError
 from deniable_aggregator.store.uploads import refused_reports
 from deniable_aggregator.store.uploads.batch import Opened
 from deniable_server.api.auth import app_by_relay_key
-from deniable_server.api.uploads import intake
-from deniable_server.api.uploads.batches import Group
+from deniable_server.api.uploads import batches, intake
+from deniable_server.api.uploads.batches import PoolPart
 from deniable_server.http.problem import RETRY_SECONDS, Problem
 from deniable_server.http.visit import visit
 from deniable_server.service import service
@@ -34,14 +34,6 @@ if TYPE_CHECKING:
     from deniable_server.service import App, Service
 
 blueprint = Blueprint("pools", __name__)
-
-
-class PoolPart(msgspec.Struct, forbid_unknown_fields=True):
-    """Reports of one pool, sealed."""
-
-    format: Annotated[int, msgspec.Meta(description="Number of the format")]
-    pool: Annotated[int, msgspec.Meta(ge=1, description="Number of reports of the whole pool")]
-    group: Annotated[Group, msgspec.Meta(description="Some of them")]
 
 
 _decoder = msgspec.json.Decoder(PoolPart)
@@ -58,7 +50,7 @@ def pools() -> Response:
 
 
 def _take(known: Service, app: App, body: bytes) -> dict[str, Any]:
-    part = _read(body)
+    part = batches.read(_decoder, body)
     group = part.group
     described = Stratum(group.metric, group.version, group.fingerprint, group.period, group.segment)
     placed = place(
@@ -84,18 +76,6 @@ def _take(known: Service, app: App, body: bytes) -> dict[str, Any]:
     _note(app, declared, refused)
     visit().upload.outcome, visit().upload.accepted = "accepted", new
     return {"accepted": len(good), "new": new, "rejected": refused.total(), "errors": refused}
-
-
-def _read(body: bytes) -> PoolPart:
-    try:
-        part = _decoder.decode(body)
-    except msgspec.ValidationError as error:
-        raise Refused(400, "batch_shape", f"the part does not have the documented shape: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError):  # a text inside is not UTF-8
-        raise Refused(400, "json", "the body is not valid JSON") from None
-    if part.format != FORMAT:
-        raise Refused(400, "batch_format", f"this server reads format {FORMAT}, not {part.format}")
-    return part
 
 
 def _fault(layout: Layout, payload: bytes | None) -> str:

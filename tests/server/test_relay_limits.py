@@ -1,0 +1,74 @@
+"""What one address may send to a relay: so many uploads in a minute, and so many reports of one pool in a day."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+from relays import crowd
+
+from deniable.upload_rules import Refused
+from deniable_relay.limits import Limits
+
+NOON = 1_800_000_000.0
+ONE, OTHER = "192.0.2.1", "192.0.2.2"
+
+
+def refused(limits, address, now=NOON, reports=()):
+    try:
+        limits.take(address, now, reports)
+    except Refused as refusal:
+        return refusal.code
+    return ""
+
+
+def test_uploads_of_a_minute():
+    """The next minute is free, and so is another address."""
+    limits = Limits(uploads=2, reports=0)
+    assert [refused(limits, ONE) for _ in range(3)] == ["", "", "rate_limit"]
+    assert refused(limits, OTHER) == ""
+    assert refused(limits, ONE, NOON + 60) == ""
+
+
+def test_reports_of_a_pool():
+    """In one upload or in many; of another pool, at another address, or on another day there are as many again."""
+    limits = Limits(uploads=0, reports=3)
+    assert [refused(limits, ONE, reports=[(crowd(), 2)]) for _ in range(2)] == ["", "pool_share"]
+    assert refused(limits, ONE, reports=[(crowd(), 1), (crowd("other"), 3)]) == ""
+    assert refused(limits, ONE, reports=[(crowd(), 1)]) == "pool_share"
+    assert refused(limits, OTHER, reports=[(crowd(), 3)]) == ""
+    assert refused(limits, ONE, NOON + 86_400, [(crowd(), 3)]) == ""
+
+
+def test_what_is_refused_is_not_counted():
+    """An upload that is too large does not use up what is left."""
+    limits = Limits(uploads=0, reports=3)
+    assert refused(limits, ONE, reports=[(crowd(), 4)]) == "pool_share"
+    assert refused(limits, ONE, reports=[(crowd(), 3)]) == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "alike", "apart"),
+    [
+        ("2001:db8:1:2::1", "2001:db8:1:2:ffff::9", "2001:db8:1:3::1"),
+        ("192.0.2.1", "::ffff:192.0.2.1", "192.0.2.3"),
+        (None, "", "192.0.2.1"),
+    ],
+)
+def test_a_household_is_one_address(address, alike, apart):
+    """An IPv6 network of 64 bits; and all uploads of a proxy that names no address."""
+    limits = Limits(uploads=1, reports=0)
+    assert [refused(limits, each) for each in (address, alike, apart)] == ["", "rate_limit", ""]
+
+
+def test_no_address_is_in_memory():
+    """Only digests under a key that is drawn anew each day."""
+    limits = Limits(uploads=9, reports=9)
+    refused(limits, "203.0.113.77", reports=[(crowd(), 1)])
+    content = repr([vars(each) for each in gc.get_objects() if isinstance(each, Limits)])
+    assert "203.0.113.77" not in content
+    assert bytes([203, 0, 113, 77]) not in [*limits._uploads]
+    before = limits._key
+    refused(limits, ONE, NOON + 86_400)
+    assert limits._key != before
+    assert "203" not in repr([*limits._reports])

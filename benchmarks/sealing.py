@@ -44,7 +44,7 @@ def main() -> int:
     seals = parser.parse_args().seals
     public = X25519PrivateKey.generate().public_key()
     stratum = Stratum("ui.theme", 1, "b3efbd07dae03e5b", "2026-W47", "platform=linux,version=2.4")
-    report, sealer = Report(stratum, b"\2\1"), Sealer("shop", 1, public.public_bytes_raw(), [stratum.fingerprint])
+    report, sealer = Report(stratum, b"\2\1"), Sealer("shop", 1, public.public_bytes_raw())
     sealer.prepare()
     seal = best(lambda: sealer(report), seals)
     agree = best(lambda: X25519PrivateKey.generate().exchange(public), seals)

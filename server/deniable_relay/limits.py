@@ -7,9 +7,9 @@ memory holds tells nobody an address, and nothing of it is on disk.
 
 from __future__ import annotations
 
-import hmac
 from collections import Counter
 from datetime import UTC, datetime
+from hashlib import blake2b
 from ipaddress import IPv6Address, ip_address
 from secrets import token_bytes
 from threading import Lock
@@ -63,7 +63,7 @@ class Limits:
         if now >= self._minute + _MINUTE:
             self._minute = now
             self._uploads.clear()
-        return hmac.digest(self._key, _place(address), "sha256")[:_DIGEST_BYTES]
+        return blake2b(_place(address), key=self._key, digest_size=_DIGEST_BYTES).digest()
 
 
 def _place(address: str | None) -> bytes:

@@ -15,6 +15,7 @@ from deniable_relay.pools import Crowd
 if TYPE_CHECKING:
     from deniable.registry import Registry
 
+_MOST_PLACES = 10_000
 _FIRST, _LAST = 1 / 8, 7 / 8  # of the time for late reports: when a pool closes, and when it closes for good
 
 
@@ -25,12 +26,21 @@ class Checked(NamedTuple):
     reports: list[tuple[Crowd, list[bytes]]]
 
 
+class _Place(NamedTuple):
+    """What groups of one description have in common."""
+
+    crowd: Crowd
+    size: int  # bytes of a sealed report
+    opens: float  # reports are taken from then on, in seconds since 1970
+
+
 class Reader:
     """Reads uploads for a registry."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._versions = {name: Declared.of(metric) for name, metric in registry.metrics.items()}
+        self._places: dict[Stratum, _Place] = {}
 
     def read(self, body: bytes, now: float) -> Checked:
         """Check each group of an upload; refuse one without any group that can be kept."""
@@ -48,18 +58,27 @@ class Reader:
         return Checked(answer | {"duplicate": False}, reports)
 
     def _group(self, group: dict[str, Any], now: float) -> tuple[Crowd, list[bytes]]:
-        declared = self._versions.get(group["metric"])
         described = Stratum(*(group[name] for name in Stratum._fields))
+        placed = self._places.get(described)
+        if placed is None or not placed.opens <= now <= placed.crowd.last:
+            placed = self._placed(described, now)
+        return placed.crowd, parts(described.metric, group["count"], group["payloads"], placed.size)
+
+    def _placed(self, described: Stratum, now: float) -> _Place:
+        declared = self._versions.get(described.metric)
         moment = datetime.fromtimestamp(now, UTC)
         placed = place(self._registry, lambda _: [declared] if declared else [], described, moment, CLOCK_SKEW, sealed=True)
         metric = placed.declared.metric
-        end = period.bounds(group["period"], metric.period)[1].timestamp()
+        end = period.bounds(described.period, metric.period)[1].timestamp()
         late = placed.closes.timestamp() - end
         first, last = end + _FIRST * late, end + _LAST * late
         if now > last:
             raise Refused(400, "period_closed", "the period's reports were forwarded, and no more are taken")
-        size = placed.declared.layout.payload_size + sealing.LONGER
-        reports = parts(metric.id, group["count"], group["payloads"], size)
-        # Reports are bound to what the device said. The server files what is not declared.
+        # Reports are bound to what the device said, so the pool is of that. The server files a segment that is not declared.
         crowd = Crowd(described, metric.crowd, first, last)
-        return crowd, reports
+        known = _Place(crowd, placed.declared.layout.payload_size + sealing.LONGER, placed.opens.timestamp())
+        if placed.stratum == described:  # clients choose the text of others, which must not fill the cache
+            if len(self._places) >= _MOST_PLACES:
+                self._places.clear()
+            self._places[described] = known
+        return known

@@ -229,7 +229,7 @@ def test_what_counts_as_other_is_named(tmp_path):
         ("listed,platform\nx,beos\n", "line 2: column platform has 'beos': write one of linux, macos, windows"),
         (
             "some\nq\n",
-            "has 'q': an option of some must be one of the 3 declared: u, v, w; several options are joined by commas, such as u,v",
+            "has 'q': an option of some must be one of the 3 declared: u, v, w; several options are joined by commas, such as u,",
         ),
         ('listed\n"x\n', "cannot be read as CSV"),
     ],

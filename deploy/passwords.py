@@ -90,9 +90,17 @@ def write(path: Path, text: str, mode: int = 0o600) -> None:
         file.write(text)
 
 
+def rules(path: str) -> str:
+    """Read the shipped users.acl."""
+    try:
+        return Path(path).read_text("utf-8")
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{path} cannot be read ({error.strerror}): name deploy/users.acl, as shipped") from None
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Draw passwords for the users of the store.")
-    parser.add_argument("acl", type=Path, help="users.acl as shipped")
+    parser.add_argument("acl", type=rules, help="users.acl as shipped")
     parser.add_argument("--folder", type=Path, help="write the files of all processes there; a new folder, or an empty one")
     parser.add_argument(
         "--store",
@@ -104,7 +112,7 @@ def main() -> None:
     )
     parser.add_argument("--tls", metavar="FILE", help="the store speaks TLS: where each machine has its certificate")
     arguments = parser.parse_args()
-    shipped, before = arguments.acl.read_text("utf-8"), arguments.keep
+    shipped, before = arguments.acl, arguments.keep
     if before and not (arguments.folder and (before / "operator.env").is_file()):
         parser.error(
             f"--keep {before} names the folder of the files in use, with operator.env, and needs --folder for the new ones"

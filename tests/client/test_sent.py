@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from registries import metric_toml, registry_toml
 
+from deniable.commands.entry import main
 from deniable.device.journal import Journal
 from deniable.device.state import State
 from deniable.errors import StateError
@@ -50,3 +52,22 @@ def test_where_nothing_can_be_kept(tmp_path):
     (tmp_path / "shop").mkdir()
     with pytest.raises(StateError, match="was deleted"):
         Journal(State(tmp_path / "shop")).add([report(1)])
+
+
+def test_the_command_shows_the_app_of_the_registry_and_no_other(tmp_path, monkeypatch, capsys):
+    """Whoever stands in the folder of one app is not shown what another one sent, or told to delete its state."""
+    monkeypatch.setattr("deniable.commands.sent.state_root", lambda: tmp_path / "states")
+    monkeypatch.chdir(tmp_path)
+    Journal(State(tmp_path / "states" / "shop")).add([report(1)])
+    assert main(["sent"]) == 0  # the only one
+    assert "0001" in capsys.readouterr().out
+    text = registry_toml(metric_toml("ui.theme"), app="photos")
+    (tmp_path / "metrics.toml").write_text(text, "utf-8")
+    for words in (["sent"], ["sent", "--registry", "metrics.toml"]):
+        assert main(words) == 2
+        assert "photos keeps no state in" in capsys.readouterr().err
+    Journal(State(tmp_path / "states" / "photos")).add([report(2)])
+    assert main(["sent"]) == 0
+    words = capsys.readouterr().out
+    assert "0002" in words
+    assert "0001" not in words

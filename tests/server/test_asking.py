@@ -411,6 +411,21 @@ def test_the_command_prints_the_sentences_and_a_table(url, command):
     assert json.loads(command(url, "theme", "--by", "time", "--json")[1]) == query.by("time").rows()
 
 
+@pytest.mark.parametrize(
+    ("words", "subject"),
+    [
+        (("--by", "platform", "--where", "platform=linux"), "Reports with platform=linux:"),
+        (("--where", "platform=linux", "--compare", "platform=macos"), "Reports with platform=linux:"),
+        (("--compare", "platform=macos"), "All reports together, of every platform:"),
+    ],
+)
+def test_the_command_says_of_which_reports_its_sentences_are(url, command, words, subject):
+    """They follow what is asked about, and not how rows are divided."""
+    status, out, err = command(url, "theme", *words)
+    assert (status, err) == (0, "")
+    assert out.splitlines()[0] == subject
+
+
 def test_the_command_alone_lists_the_metrics(url, command):
     """Whoever does not know their names begins there."""
     status, out, err = command(url)

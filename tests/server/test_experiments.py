@@ -235,7 +235,6 @@ def test_a_difference_is_followed_as_reports_came_in(course):
     assert arm["looks"][-1]["simultaneous"] == row["simultaneous"]
     system = course.get("/api/v1/metrics/theme/experiment?value=system").get_json()
     assert system["arms"][0]["label"] == "system"
-    assert course.get("/api/v1/metrics/theme/experiment?value=pink").get_json()["arms"] == []
 
 
 def test_each_release_is_read_once_for_all_looks(course, monkeypatch):
@@ -300,6 +299,16 @@ def test_the_page_of_an_experiment(course):
     table = course.http.get("/m/theme/experiment.csv").get_data(as_text=True).splitlines()
     assert len(table) == 4
     assert table[0].startswith("metric,version,a,b,level,value,until,a_n,b_n,difference")
+
+
+def test_a_value_by_which_no_arm_is_compared_is_named(course):
+    """As a refusal with what can be asked, and not as if nothing were published."""
+    for value, near in (("drak", "; did you mean 'dark'?"), ("p50", "")):
+        answer = course.get(f"/api/v1/metrics/theme/experiment?value={value}")
+        assert (answer.status_code, answer.get_json()["code"]) == (400, "incomparable")
+        assert answer.get_json()["detail"].startswith("arms are compared by ")
+        assert answer.get_json()["detail"].endswith(f"and not by {value!r}{near}")
+        assert "Arms are compared by" in course.http.get(f"/m/theme/experiment?value={value}").get_data(as_text=True)
 
 
 def test_a_metric_without_an_experiment_says_so(serve):

@@ -48,17 +48,17 @@ def test_what_is_refused_is_not_counted():
 
 
 @pytest.mark.parametrize(
-    ("address", "alike", "apart"),
+    ("address", "alike", "other"),
     [
         ("2001:db8:1:2::1", "2001:db8:1:2:ffff::9", "2001:db8:1:3::1"),
         ("192.0.2.1", "::ffff:192.0.2.1", "192.0.2.3"),
         (None, "", "192.0.2.1"),
     ],
 )
-def test_a_household_is_one_address(address, alike, apart):
+def test_a_household_is_one_address(address, alike, other):
     """An IPv6 network of 64 bits; and all uploads of a proxy that names no address."""
     limits = Limits(uploads=1, reports=0)
-    assert [refused(limits, each) for each in (address, alike, apart)] == ["", "rate_limit", ""]
+    assert [refused(limits, each) for each in (address, alike, other)] == ["", "rate_limit", ""]
 
 
 def test_no_address_is_in_memory():

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from deniable.commands.parser import Run
     from deniable.device.journal import SentReport
+    from deniable.registry import Registry
 
 _FILE = "state.db"
 _REGISTRY = Path("metrics.toml")
@@ -29,15 +30,20 @@ _HEADINGS = ("METRIC", "VERSION", "PERIOD", "SEGMENT", "PAYLOAD", "SAYS")
 
 def sent(parser: argparse.ArgumentParser) -> Run:
     """``deniable sent [DIR] [--registry FILE] [--json]``: the last thousand reports that a server took, and how many wait."""
-    about = "state directory of an app (default: that of the only app which keeps its state where deniable does)"
+    about = "state directory of an app (default: that of the app of metrics.toml, else of the only app that has one)"
     parser.add_argument("directory", nargs="?", type=Path, metavar="DIR", help=about)
     about = "metrics.toml of the app, for what each report says (default: metrics.toml, if it is here)"
     parser.add_argument("--registry", type=Path, metavar="FILE", help=about)
     parser.add_argument("--json", action="store_true", help="for programs")
 
     def run(arguments: argparse.Namespace) -> int:
-        directory = _only_state(arguments.directory.expanduser() if arguments.directory else state_root())
-        entries = _with_names(Journal(State(directory)).entries(), arguments.registry)
+        declared = _registry(arguments.registry)
+        if arguments.directory:
+            directory = _only_state(arguments.directory.expanduser())
+        else:
+            directory = _state_of(declared.app) if declared else _only_state(state_root())
+        entries = Journal(State(directory)).entries()
+        entries = with_names(entries, declared) if declared else entries
         if arguments.json:
             print(json.dumps([asdict(entry) for entry in entries], indent=2))
         elif entries:
@@ -51,14 +57,23 @@ def sent(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
-def _with_names(entries: list[SentReport], path: Path | None) -> list[SentReport]:
-    """Add what reports name; without a path only if the usual file is here and sound."""
+def _registry(path: Path | None) -> Registry | None:
+    """Read the registry of the app; without a path the usual file, if it is here and sound."""
     if path is not None:
-        return with_names(entries, load(path))
+        return load(path)
     try:
-        return with_names(entries, load(_REGISTRY)) if _REGISTRY.is_file() else entries
+        return load(_REGISTRY) if _REGISTRY.is_file() else None
     except RegistryError:  # perhaps of another app
-        return entries
+        return None
+
+
+def _state_of(app: str) -> Path:
+    """Return the state directory of the app, and of no other one."""
+    directory = state_root() / app
+    if (directory / _FILE).is_file():
+        return directory
+    rule = f"{app} keeps no state in {directory}, so it has sent nothing from there"
+    raise ConfigurationError(f"{rule}; give the directory that the app gave as state=")
 
 
 def _only_state(directory: Path) -> Path:

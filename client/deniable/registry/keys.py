@@ -47,7 +47,8 @@ def meant(key: str, known: Iterable[str]) -> str | None:
 def instead(key: str, known: Sequence[str]) -> str:
     """Say what to write instead of a key that is not known."""
     if "range" in known and key.lower() in _ENDS:
-        return "range, which has the least and the greatest number, such as range = [0, 100]"
+        of_sets = "; of a set, how many options count is called most" if "most" in known and key.lower().startswith("max") else ""
+        return f"range, which has the least and the greatest number, such as range = [0, 100]{of_sets}"
     return meant(key, known) or f"one of {listed(known)}"
 
 

@@ -11,7 +11,7 @@ from deniable_query import VARIABLES, Query, QueryError, table
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from deniable_query import Answer
     from deniable_query.answer import Row
@@ -128,10 +128,20 @@ def _answered(arguments: argparse.Namespace) -> str:
         return f"{json.dumps(answer.rows, indent=2, ensure_ascii=False)}\n"
     sentences = [each for listed in reports.says().values() for each in listed]
     if names := [name for name in by if name != "time"]:
-        sentences.insert(0, f"All reports together, of every {' and '.join(names)}:")
+        sentences.insert(0, _subject(names, arguments.where))
     sentences += _about_differences(answer)
     parts = (sentences, _range(answer, arguments.last), table.lines(answer), table.reasons_of(answer))
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part)
+
+
+def _subject(
+    names: Sequence[str],  # the segments by which rows are divided
+    chosen: Sequence[str],  # the segments that are asked about, as `NAME=VALUE`
+) -> str:
+    """Say of which reports the sentences are: rows are divided, and sentences are not."""
+    reports = f"Reports with {' and '.join(chosen)}" if chosen else "All reports together"
+    others = [name for name in names if not any(each.startswith(f"{name}=") for each in chosen)]
+    return f"{reports}, of every {' and '.join(others)}:" if others else f"{reports}:"
 
 
 def _withheld(arguments: argparse.Namespace) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _INTERVALS = ("low", "high", "low_all", "high_all")
 _VALUES = ("value", "n", "estimate", "stderr", *_INTERVALS, "count", "consistent", "lowered_by", "detected")
 _PERIODS = ("period", "state", "closed", "n", "value", "estimate", *_INTERVALS)
-_CHANGES = ("changed", "since", "last", "difference", "diff_low_all", "diff_high_all", "p_holm")
+_CHANGES = ("changed_value", "since", "last", "difference", "diff_low_all", "diff_high_all", "p_holm")
 _TRENDS = ("trend_value", "trend_since", "trend_last", "trend", "trend_low_all", "trend_high_all", "trend_p_holm")
 _OVERVIEW = (
     "metric",

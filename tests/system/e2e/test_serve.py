@@ -25,7 +25,7 @@ from deniable_aggregator.process.ports import free_port
 from deniable_aggregator.store import Store, connect
 from deniable_aggregator.store.uploads import registries
 
-STARTS = "Starting a store, a server and a worker, for some seconds ...\n"
+STARTS = "Starting a store, a server and a worker. This takes some seconds ...\n"
 REGISTRY = Path(__file__).parents[3] / "deploy" / "metrics.toml"
 
 

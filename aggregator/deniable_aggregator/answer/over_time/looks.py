@@ -9,6 +9,7 @@ from itertools import accumulate, islice, pairwise
 from typing import TYPE_CHECKING
 
 from deniable.forecast.precision import people_needed
+from deniable.messages.lookalike import did_you_mean
 from deniable_aggregator.answer.difference import compare, differences_of
 from deniable_aggregator.answer.model.experiment import ArmCourse, ArmOrder, ExperimentAnswer, Look
 from deniable_aggregator.answer.model.fields import LEVEL
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _MOST_ARMS = 8  # of a metric
 _MOST_LOOKS = 24
+_LONGEST = 40  # characters of a value that a refusal repeats
 
 
 def arm_pairs(version: Published) -> Iterator[tuple[str, str]]:
@@ -53,6 +55,10 @@ def experiment(
     name = segment or names[0]
     declared = version.app.registry.experiments[name]
     comparisons = list(arm_comparisons(published, _pairs(version, name), level))
+    labels = {row.label for comparison in comparisons for row in comparison.differences if row.value is not False}
+    if value is not None and labels and value not in labels:
+        known = ", ".join(sorted(labels))
+        raise Incomparable(f"arms are compared by {known}, and not by {value[:_LONGEST]!r}{did_you_mean(value, labels)}")
     arms = [course for each in comparisons if (course := _course(published, each, value))]
     sizes = next((comparison.experiment.sizes for comparison in comparisons if comparison.experiment), None)
     return ExperimentAnswer(

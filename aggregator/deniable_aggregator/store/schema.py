@@ -68,7 +68,7 @@ SEEN = Key(
 )
 OPENED = Key(
     "{app}:opened:*",
-    "64 bits of a hash of each sealed report that a relay has forwarded, by a hash of its metric, period and segment",
+    "64 bits of a hash of each sealed report from a relay",
     "until the day after its period has closed",
 )
 TALLY = Key("{app}:tally:*", "exact sums of randomised reports by metric, period and segment", _EXACT)

@@ -173,7 +173,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "relay": CommandInfo(
-        "take sealed reports, mix them, and forward whole pools to somebody else's server",
+        "mix sealed reports, for somebody else's server",
         "relay-server",
         ("deniable relay --registry metrics.toml --server https://telemetry.example.org --data /var/lib/relay",),
     ),

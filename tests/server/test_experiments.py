@@ -362,8 +362,10 @@ def test_two_arms_have_no_order(course):
 
 
 def test_the_list_of_metrics_names_experiments_with_an_effect(course):
-    """Before the metrics."""
-    assert "1 of 2 experiments shows an effect: theme on arm." in course.http.get("/").get_data(as_text=True)
+    """Before the metrics; and as the headline, where nothing else changed."""
+    html = course.http.get("/").get_data(as_text=True)
+    assert '<p class="headline">1 of 2 experiments shows an effect: theme on arm. <a' in html
+    assert re.search(r'<p class="changed">No trend and no change beyond chance in the metrics\.</p>', html)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from flask import request
@@ -172,8 +172,15 @@ def rows(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary
     return [listed[id_] for id_ in ids]
 
 
-def effects(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary]) -> str:
-    """Say which experiments on some metrics show an effect; empty if no two arms are published."""
+class Effects(NamedTuple):
+    """What is found in experiments."""
+
+    says: str
+    any: bool  # whether any shows an effect
+
+
+def effects(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary]) -> Effects | None:
+    """Say which experiments on some metrics show an effect; None if no two arms are published."""
     today, declared = datetime.now(UTC).date(), app.registry.experiments
     with_arms = {id_: sum(name in declared for name in each.metric.segments) for id_, each in app.highest.items()}
     sources = {id_: ("effects", id_, *_source(app, id_, known, today)) for id_ in ids if with_arms[id_]}
@@ -184,14 +191,15 @@ def effects(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summ
     )
     p_values = {f"{id_} on {name}": p for id_, each in by_metric.items() for name, p in each.items()}
     if not p_values:
-        return ""
+        return None
     every = sum(with_arms.values())  # All are tested together (Bonferroni), whichever are on this page.
     effective = sorted((name for name, p in p_values.items() if p * every <= _ALPHA), key=lambda name: p_values[name])
     if not effective:
-        return f"No effect found in {plural(len(p_values), 'experiment')} so far."
+        return Effects(f"No effect found in {plural(len(p_values), 'experiment')} so far.", any=False)
     names = [*effective[:_MOST_NAMES], *([f"{len(effective) - _MOST_NAMES} more"] if len(effective) > _MOST_NAMES else [])]
     how = "shows" if len(effective) == 1 else "show"
-    return f"{len(effective)} of {plural(len(p_values), 'experiment')} {how} an effect: {figures.listed(names)}."
+    says = f"{len(effective)} of {plural(len(p_values), 'experiment')} {how} an effect: {figures.listed(names)}."
+    return Effects(says, any=True)
 
 
 def _source(app: AppMetrics, id_: str, known: Mapping[Definition, Summary], today: date) -> tuple[object, ...]:

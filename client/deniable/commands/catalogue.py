@@ -174,7 +174,7 @@ CATALOGUE: dict[str, CommandInfo] = {
     ),
     "relay": CommandInfo(
         "mix sealed reports, for somebody else's server",
-        "relay-server",
+        "relayserver",
         ("deniable relay --registry metrics.toml --server https://telemetry.example.org --data /var/lib/relay",),
     ),
     "recount": CommandInfo(

@@ -294,7 +294,7 @@ def test_values_over_time_by_pointer_and_by_key(windows, reader, axe):
 
 def test_picture(browser, address, reader, windows):
     """The README's picture: the page of a metric begins with what its reports say, and all of this is seen at once."""
-    page = browser.new_context(storage_state=reader, viewport={"width": 1280, "height": 1400}).new_page()
+    page = browser.new_context(storage_state=reader, viewport={"width": 1280, "height": 1350}).new_page()
     page.goto(f"{address}/m/ui.theme")
     assert re.match(r"(From|Up to|On) .* “light” is the most frequent answer: ", page.locator(".headline").inner_text())
     assert re.match(r"“dark” rose by .* points, ", page.locator(".changed:not(.basis):not(.trend)").inner_text())

@@ -44,13 +44,14 @@ from deniable_aggregator.store import Store, Upload, connect, schema
 from deniable_aggregator.store.server import embedded
 from deniable_aggregator.store.server.servers import primaries
 from deniable_aggregator.store.uploads.archived import LastRecount
+from deniable_aggregator.store.uploads.batch import Opened
 from deniable_aggregator.store.uploads.registries import Loaded, say, take_back
 from deniable_server import create_app
 from deniable_server.access.keys import KeyStore
-from deniable_server.access.roles import ROLES
 from deniable_server.settings import Settings
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
+USED = ("ingest", "read", "admin")  # roles of keys that are tried here
 USERS = ("ingest", "query", "server", "worker", "operator")
 
 
@@ -641,7 +642,7 @@ def revoke_by_both_ways(store, url, admin):
     headers = {"Authorization": f"Bearer {admin}"}
     keys = requests.get(f"{url}/api/v1/keys", headers=headers, timeout=60).json()["keys"]
     assert {row["id"] for row in keys} == {row["id"] for row in listed}
-    assert {row["role"]: row["used"] for row in keys} == dict.fromkeys(ROLES, str(datetime.now(UTC).date()))
+    assert {row["role"]: row["used"] for row in keys} == dict.fromkeys(USED, str(datetime.now(UTC).date()))
     ids = {row["role"]: row["id"] for row in listed}
     assert requests.delete(f"{url}/api/v1/keys/{ids['ingest']}", headers=headers, timeout=60).status_code == 204
     run(store, "keys", "revoke", "--yes", ids["read"])
@@ -750,7 +751,7 @@ def test_each_process_works_under_its_own_user(watched, registry_file, tmp_path)
         for url in (takes, tells):
             assert eventually(lambda url=url: requests.get(f"{url}/readyz", timeout=60).ok)
         sending, reading, managing = (
-            run(store, "keys", "--registry", str(registry_file), "create", "--role", role).strip() for role in ROLES
+            run(store, "keys", "--registry", str(registry_file), "create", "--role", role).strip() for role in USED
         )
 
         headers = {"Authorization": f"Bearer {sending}", "X-Forwarded-For": "203.0.113.7"}
@@ -1018,3 +1019,13 @@ def test_a_store_is_not_reached_in_the_clear(over_tls):
     with pytest.raises(redis.RedisError):
         client.ping()
     client.close()
+
+
+@pytest.mark.parametrize("user", ["ingest", "server"])
+def test_servers_that_take_uploads_take_pools(watched, user):
+    """Each report of a relay once, with the rights of their own users."""
+    store = Store(connect(watched.url(user)), "shop")
+    layout = mechanisms.make("grr", domain_size=3, epsilon=1.0).layout
+    of = Stratum("ui.theme", 1, "0" * 16, "2026-11-01", "")
+    for new in (1, 0):
+        assert store.admit(Opened(of, layout, [b"sealed"], [b"\1"], 50, datetime.now(UTC))).new == new

@@ -64,6 +64,9 @@ export function answerOf(metric: SheetMetric, payload: string): string | null {
   return index < values.length ? named(values[index]) : null;
 }
 
+/** Milliseconds after which the receipt looks again at what was sent. */
+const EVERY = 2000;
+
 /** Without a page, as where pages are rendered on a server, this module can be imported all the same. */
 const Base = (globalThis.HTMLElement ?? class {}) as typeof HTMLElement;
 
@@ -72,6 +75,7 @@ export class Receipt extends Base {
   questions: { readonly [metric: string]: string } = {};
   #texts: Texts = TEXTS;
   #telemetry: Client | undefined;
+  #timer: ReturnType<typeof setInterval> | undefined;
   #live: { switch: HTMLInputElement; status: HTMLElement; content: HTMLElement } | undefined;
 
   /** The client whose receipt this is. */
@@ -96,11 +100,13 @@ export class Receipt extends Base {
 
   connectedCallback(): void {
     document.addEventListener("visibilitychange", this.#seen);
+    this.#timer = setInterval(this.#seen, EVERY);
     void this.refresh();
   }
 
   disconnectedCallback(): void {
     document.removeEventListener("visibilitychange", this.#seen);
+    clearInterval(this.#timer);
   }
 
   readonly #seen = (): void => {
@@ -117,7 +123,9 @@ export class Receipt extends Base {
     this.#live.switch.disabled = disabled !== null;
     if (disabled) this.#live.status.textContent = this.#texts.disabled + disabled;
     const content = await this.#content(telemetry);
-    this.#live?.content.replaceChildren(...content);
+    // What is read or selected stays, unless it is not true any more.
+    const { content: old } = this.#live ?? {};
+    if (old && content.map((part) => part.outerHTML).join("") !== old.innerHTML) old.replaceChildren(...content);
   }
 
   #made(): { switch: HTMLInputElement; status: HTMLElement; content: HTMLElement } {

@@ -46,6 +46,18 @@ def test_it_shows_what_is_asked_sent_and_left(page):
     assert "Reports that wait to be sent: 0" in after
 
 
+def test_it_shows_by_itself_what_was_sent(page):
+    """Whoever looks at it while the page records is shown the truth; what did not change is not drawn anew."""
+    assert "Nothing was sent from this browser yet." in page.inner_text("deniable-receipt")
+    page.evaluate("document.querySelector('deniable-receipt table').mark = 1")
+    assert record(page)
+    page.evaluate("telemetry.flush()")
+    until(page, "!document.querySelector('deniable-receipt').textContent.includes('Nothing was sent')")
+    page.evaluate("document.querySelector('deniable-receipt table').mark = 2")
+    page.wait_for_timeout(4500)
+    assert page.evaluate("document.querySelector('deniable-receipt table').mark") == 2
+
+
 def test_its_switch_ends_collection_and_tells_the_page(page):
     """By keyboard: what waits is deleted, a status is read out, and the page hears the choice, to keep it."""
     assert record(page)

@@ -76,7 +76,7 @@ export class Receipt extends Base {
   #texts: Texts = TEXTS;
   #telemetry: Client | undefined;
   #timer: ReturnType<typeof setInterval> | undefined;
-  #live: { switch: HTMLInputElement; status: HTMLElement; content: HTMLElement } | undefined;
+  #live: { switch: HTMLInputElement; status: HTMLElement; content: HTMLElement; shown: string } | undefined;
 
   /** The client whose receipt this is. */
   get telemetry(): Client | undefined {
@@ -124,15 +124,18 @@ export class Receipt extends Base {
     if (disabled) this.#live.status.textContent = this.#texts.disabled + disabled;
     const content = await this.#content(telemetry);
     // What is read or selected stays, unless it is not true any more.
-    const { content: old } = this.#live ?? {};
-    if (old && content.map((part) => part.outerHTML).join("") !== old.innerHTML) old.replaceChildren(...content);
+    const text = content.map((part) => part.outerHTML).join("");
+    if (!this.#live || this.#live.shown === text) return;
+    this.#live.shown = text;
+    this.#live.content.replaceChildren(...content);
   }
 
-  #made(): { switch: HTMLInputElement; status: HTMLElement; content: HTMLElement } {
+  #made(): { switch: HTMLInputElement; status: HTMLElement; content: HTMLElement; shown: string } {
     const live = {
       switch: make("input", { type: "checkbox", role: "switch" }),
       status: make("p", { role: "status" }),
       content: make("div", {}),
+      shown: "",
     };
     live.switch.addEventListener("change", () => void this.#turn(live.switch.checked));
     this.replaceChildren(make("p", {}, make("label", {}, live.switch, ` ${this.#texts.switch}`)), live.status, live.content);

@@ -100,22 +100,29 @@ def _is_group(group: object) -> bool:
     )
 
 
-def parts(
+def joined(
     metric: str,  # its id, for the error
     count: int,  # reports that the group says it has
     payloads: str,  # joined and in base64
     size: int | None,  # bytes of one; None if it is not known
-) -> list[bytes]:
-    """Return the reports of a group one by one; raise `Refused` unless there are so many, all of this size."""
+) -> bytes:
+    """Return the reports of a group, one after another; raise `Refused` unless there are so many, all of this size."""
     try:
-        joined = a2b_base64(payloads, strict_mode=True)
+        reports = a2b_base64(payloads, strict_mode=True)
     except ValueError:
         raise Refused(400, "base64", "payloads are standard base64 with padding") from None
-    size = size or len(joined) // max(count, 1)
-    if not count or not size or len(joined) != count * size:
+    size = size or len(reports) // max(count, 1)
+    if not count or not size or len(reports) != count * size:
         expected = f"{count} payloads of {size} bytes"
-        raise Refused(400, "payload_length", f"a group of {metric} must hold {expected}; this holds {len(joined)} bytes")
-    return [joined[start : start + size] for start in range(0, len(joined), size)]
+        raise Refused(400, "payload_length", f"a group of {metric} must hold {expected}; this holds {len(reports)} bytes")
+    return reports
+
+
+def parts(metric: str, count: int, payloads: str, size: int | None) -> list[bytes]:
+    """Return the reports of a group one by one: see `joined`."""
+    reports = joined(metric, count, payloads, size)
+    size = len(reports) // count
+    return [reports[start : start + size] for start in range(0, len(reports), size)]
 
 
 class Place(NamedTuple):

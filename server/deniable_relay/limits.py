@@ -52,7 +52,7 @@ class Limits:
             counts = Counter({(source, crowd): number for crowd, number in reports})
             if most and any(self._reports[place] + number > most for place, number in counts.items()):
                 raise Refused(429, "pool_share", f"an address may have {most} reports of one metric and period in a day")
-            self._reports += counts
+            self._reports.update(counts)  # `+=` would look at every count of the day
 
     def _source(self, address: str | None, now: float) -> bytes:
         day = datetime.fromtimestamp(now, UTC).date().isoformat()

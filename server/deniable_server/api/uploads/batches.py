@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import msgspec
 
 from deniable.forecast import space
-from deniable.upload_rules import Refused, place
+from deniable.upload_rules import Refused, joined, place
 from deniable.wire import report
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
@@ -178,14 +178,8 @@ def _group(app: App, limits: Settings, group: Group, now: float) -> tuple[Collec
     collected = app.collected.get((group.metric, group.version, group.fingerprint, group.period, group.segment))
     if collected is None or not collected.opens <= now <= collected.closes:
         collected = _collected(app, limits, group, datetime.fromtimestamp(now, UTC))
-    try:
-        payloads = a2b_base64(group.payloads, strict_mode=True)
-    except (Base64Error, ValueError):
-        raise Refused(400, "base64", "payloads are standard base64 with padding") from None
     size = collected.size
-    if not group.count or len(payloads) != group.count * size:
-        expected = f"{group.count} payloads of {size} bytes"
-        raise Refused(400, "payload_length", f"a group of {group.metric} must hold {expected}; this holds {len(payloads)} bytes")
+    payloads = joined(group.metric, group.count, group.payloads, size)
     # Deleting the valid bytes at a place leaves nothing of valid reports. This is a fast test; `sift` decides report by report.
     for start, allowed in collected.valid_bytes:
         if payloads[start::size].translate(None, allowed):

@@ -151,7 +151,7 @@ def test_processes_that_ask_at_once_spend_no_more_than_there_is(real_redis, stor
     spent = [int(process.communicate(timeout=300)[0]) for process in processes]
     noted = Budgets(Store(real_redis, "shop"), Analysts()).spent()["2026-11"]
     assert sum(spent) == noted.pop("") == sum(noted.values())
-    assert noted["1001" * 4] <= 0.3 * MICRO
+    assert noted.get("1001" * 4, 0) <= 0.3 * MICRO  # nothing if the others were quicker
     assert 0.95 * MICRO < sum(spent) <= MICRO
     costs = [int(field.partition(b"|")[0]) for field in real_redis.hkeys("{shop}:answers:theme")]
     assert sum(costs) == sum(spent)

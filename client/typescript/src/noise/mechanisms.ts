@@ -70,10 +70,10 @@ const subset: Draw = (oracle, at, chance) => {
   const { size } = oracle.metric.constants as { size: number };
   const truth = chance.event(oracle.p["keep"]!);
   const chosen = drawn(d - 1, size - truth, chance);
-  const bits = new Uint8Array(d);
-  for (let x = 0; x < d - 1; x++) bits[d - 1 - ((Number(at) + x + 1) % d)] = chosen[x]!;
-  bits[d - 1 - Number(at)] = truth;
-  return [0, bitsOf(bits.join(""))];
+  // The others follow the answer around the circle of values; the number begins with the last value.
+  let digits = "";
+  for (let value = d - 1; value >= 0; value--) digits += chosen[(value + d - 1 - Number(at)) % d] ?? truth;
+  return [0, bitsOf(digits)];
 };
 
 const localHash: Draw = (oracle, at, chance) => {

@@ -8,6 +8,7 @@ import logging
 import sys
 import threading
 from base64 import b64decode
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
@@ -25,7 +26,7 @@ from deniable.client.environment import sender_settings
 from deniable.client.metrics import _UNEXPLAINED
 from deniable.declared import fingerprint
 from deniable.errors import ConfigurationError, DeniableError, ParameterError, RegistryError
-from deniable.messages.reasons import ANSWERS
+from deniable.messages.reasons import ANSWERS, CODES
 from deniable.registry import Registry, parse
 from deniable.registry.tables import Budget, Caps
 from deniable.source import OS, Source
@@ -867,6 +868,20 @@ def test_a_wrong_key_is_told(client_of, registry, caplog):
     assert first.startswith("deniable: status 401: unknown_key: ")
     assert second.startswith("deniable: all metrics: refused_key: ")
     assert "canary-key" not in caplog.text
+
+
+def test_a_key_of_another_app_costs_no_report(client_of, registry, caplog):
+    """The server says which app the key is of. What was made waits, and is sent once the DSN is correct."""
+    with StubServer(replace(registry, app="blog")) as other, StubServer(registry) as right:
+        client = client_of(HttpPost(f"{Dsn.parse(other.dsn).url}/v1/reports"), dsn=other.dsn.replace("/blog", "/shop"))
+        client.record("ui.theme", "dark")
+        arrival = client.flush(10)
+        assert (arrival.status, arrival.pending, client.stats()["spooled"]) == ("not delivered", 1, 1)
+        detail = "it says 'the key is of app blog, and the reports are of app shop"
+        assert f"why: status 403: {CODES['other_app'].happened} ({detail}" in str(arrival)
+        assert f"status 403: other_app: {CODES['other_app'].happened} ({detail}" in caplog.text
+        client.close()
+        assert client_of(HttpPost(f"{Dsn.parse(right.dsn).url}/v1/reports"), dsn=right.dsn).flush(10).sent == 1
 
 
 # what the answer does not reach

@@ -904,7 +904,7 @@ def delivered_later(caplog, answer):
     courier.thread.start()
     try:
         delivery = Delivery(Dsn("http://t.example", "canary-key", "shop"), 60.0, orders, courier)
-        assert delivery.deliver(Batch.of(tuple(reports(1))), 2).kind == "later"
+        assert delivery.deliver(Batch.of("shop", tuple(reports(1))), 2).kind == "later"
     finally:
         courier.stop()
         courier.thread.join(60)

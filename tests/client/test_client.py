@@ -724,7 +724,7 @@ def test_swapped_arguments_are_told_without_the_answer(client_of, caplog):
     for answer in ([CANARY], {CANARY}, None, 7):  # a set's answer cannot be looked up
         client = client_of()
         assert not client.record(answer, "ui.theme")
-        assert client.stats()["dropped"] == {"unknown_metric": 1}
+        assert client.stats()["dropped"] == {"swapped": 1}
         with pytest.raises(ParameterError, match="the arguments are swapped"):
             client_of(strict=True).record(answer, "ui.theme")
     assert CANARY not in caplog.text
@@ -823,10 +823,10 @@ def test_an_answer_in_the_place_of_the_metric_is_not_told(client_of, caplog):
     client.record(CANARY, "ui.theme")
     client.record(CANARY.encode(), value=True)
     assert [record.message for record in caplog.records] == [
-        "deniable: ui.theme: unknown_metric: the arguments are swapped: write the metric first, and then the answer",
+        "deniable: ui.theme: swapped: the arguments are swapped; write the metric first, and then the answer",
         "deniable: record: unknown_metric: the metric is no text but of type bytes; write its id first",
     ]
-    assert client.stats()["dropped"] == {"unknown_metric": 2}
+    assert client.stats()["dropped"] == {"swapped": 1, "unknown_metric": 1}
 
 
 def test_a_segment_that_is_not_declared_is_told(client_of, caplog):
@@ -1082,7 +1082,7 @@ def test_explain_refuses(client_of):
     [
         ("ui.tehme", None, "explain: 'ui.tehme': not declared in the registry; did you mean 'ui.theme'?"),
         ("ui.theme", "drak", "ui.theme: explain: 'drak' is not declared: an answer to ui.theme must be one of "),
-        ("dark", "ui.theme", "explain: 'dark': the arguments are swapped: write the metric first, and then the answer"),
+        ("dark", "ui.theme", "explain: 'dark': the arguments are swapped; write the metric first, and then the answer"),
     ],
 )
 def test_what_cannot_be_explained_is_told(client_of, caplog, monkeypatch, metric, answer, words):

@@ -56,6 +56,7 @@ ANSWERS: Mapping[str, Reason] = {
         "the registry does not declare the metric",
         "correct the name, or add the metric to metrics.toml",
     ),
+    "swapped": Reason("the arguments are swapped", "write the metric first, and then the answer"),
     "off": Reason("the metric is off", "mend that; each metric that is on is recorded"),
     "expired": Reason(
         "its collection has ended",

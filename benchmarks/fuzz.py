@@ -116,8 +116,8 @@ def honest() -> list[bytes]:
         stratum = Stratum(name, metric.version, tag, now, segment)
         return [Report(stratum, mechanism.randomize(chance.randrange(10))) for _ in range(number)]
 
-    result = [encode(reports(name, number)) for name in metrics for number in (1, 5)]
-    return [*result, encode([report for name in metrics for report in reports(name, 3)])]
+    result = [encode("shop", reports(name, number)) for name in metrics for number in (1, 5)]
+    return [*result, encode("shop", [report for name in metrics for report in reports(name, 3)])]
 
 
 class Uploads:

@@ -159,7 +159,7 @@ def bodies(path: Path, load: Load) -> list[bytes]:
             )
             values = declared.candidates(metric) or (0, 1)
             reports += [Report(stratum, mechanism.randomize(values[each % 2])) for each in range(load.reports)]
-        result.append(report.encode(reports))
+        result.append(report.encode(APP, reports))
     return result
 
 

@@ -109,13 +109,13 @@ def main() -> int:
     folder = Path(mkdtemp(dir=arguments.folder))
     try:
         pools = Pools(folder / "pools.db")
-        relay = create_app(Web(KEY, Reader(registry), pools, Forwarder(pools, None, ""), Limits(0, 0)))  # type: ignore[arg-type]
+        relay = create_app(Web(KEY, Reader(registry), pools, Forwarder("shop", pools, None, ""), Limits(0, 0)))  # type: ignore[arg-type]
         no_op = Flask("no_op")
         no_op.add_url_rule("/v1/reports", view_func=lambda: ({}, 202), methods=["POST"])
         # A relay cannot tell a sealed report from random bytes of its length.
         number = iter(range(1 << 40))
         bodies = [
-            encode([Report(s, b"\1", b"\1" + next(number).to_bytes(8) + sealed[s][9:]) for s in strata])
+            encode("shop", [Report(s, b"\1", b"\1" + next(number).to_bytes(8) + sealed[s][9:]) for s in strata])
             for _ in range(arguments.uploads)
         ]
         environs = requests(bodies)

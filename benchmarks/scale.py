@@ -96,7 +96,7 @@ def upload(declared: registries.Registry, kind: Kind) -> tuple[bytes, int]:
         now = period.of(ingest.datetime.now(ingest.UTC), question.metric.period)
         stratum = Stratum(*question.definition, now, "")
         reports += [Report(stratum, question.mechanism.randomize(value % 2)) for value in range(kind.reports)]
-    return report.encode(reports), sum(len(each.payload) for each in reports)
+    return report.encode(ingest.APP, reports), sum(len(each.payload) for each in reports)
 
 
 def used(store: Store) -> float:

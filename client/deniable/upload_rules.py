@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import ParameterError
 from deniable.frozen import NamedTuple
 from deniable.registry import period
+from deniable.registry.rules import is_id
 from deniable.wire.report import FORMAT, MAX_INFLATED_BYTES, Stratum
 
 if TYPE_CHECKING:
@@ -72,8 +73,25 @@ def inflated(wire: bytes, content_type: str, encoding: str, most: int) -> bytes:
     return body
 
 
+def check_app(
+    stated: str,  # whose reports the upload says it has
+    app: str,  # the one whose key it came with
+) -> None:
+    """Check that an upload is of the app that its key is of; raise `Refused` if it is of another one.
+
+    Without this, reports of one app could be counted in another that declares the same metrics. Clients keep what is refused with
+    403, so correcting the DSN loses nothing.
+    """
+    if stated != app:
+        named = f"of app {stated}" if is_id(stated) else "of another app"
+        raise Refused(
+            403, "other_app", f"the key is of app {app}, and the reports are {named}: write the key of that app into the DSN"
+        )
+
+
 def groups(
     body: bytes,  # JSON, as `deniable.wire.report.encode` writes it
+    app: str | None,  # the app that it must be of; None for any
 ) -> list[dict[str, Any]]:
     """Read the groups of an upload by the standard library; raise `Refused` unless each has its members, and no other."""
     try:
@@ -82,11 +100,16 @@ def groups(
         raise Refused(400, "json", "the body is not valid JSON") from None
     except RecursionError:  # arrays in arrays, thousands deep
         raise Refused(400, "batch_shape", "the batch does not have the documented shape") from None
-    well_formed = isinstance(document, dict) and document.keys() == {"format", "groups"} and type(document["format"]) is int
-    if not well_formed or not isinstance(document["groups"], list) or not all(map(_is_group, document["groups"])):
+    well_formed = (
+        isinstance(document, dict) and document.keys() == {"format", "app", "groups"} and type(document["format"]) is int
+    )
+    well_formed = well_formed and isinstance(document["app"], str) and isinstance(document["groups"], list)
+    if not well_formed or not all(map(_is_group, document["groups"])):
         raise Refused(400, "batch_shape", "the batch does not have the documented shape")
     if document["format"] != FORMAT:
         raise Refused(400, "batch_format", f"batch format {FORMAT} is read here, not {document['format']}")
+    if app is not None:
+        check_app(document["app"], app)
     described: list[dict[str, Any]] = document["groups"]
     return described
 

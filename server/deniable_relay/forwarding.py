@@ -28,11 +28,12 @@ class Forwarder:
 
     def __init__(
         self,
+        app: str,  # whose reports they are
         pools: Pools,
         post: Post,  # sends one upload to the server
         key: str,  # the relay's key of the server
     ) -> None:
-        self._pools, self._post, self._key = pools, post, key
+        self._app, self._pools, self._post, self._key = app, pools, post, key
         self._tries: dict[int, tuple[float, float]] = {}  # by transfer: when it is tried again, and the pause after that
         self.held: dict[int, str] = {}  # by transfer: why the server has not taken it
         self._stop = Event()
@@ -63,7 +64,7 @@ class Forwarder:
             "Idempotency-Key": part.name,
         }
         try:
-            status, _, answer = self._post(encode(part), headers, _TIMEOUT)
+            status, _, answer = self._post(encode(self._app, part), headers, _TIMEOUT)
         except OSError as error:
             self._hold(part, now, f"no answer: {error}")
             return
@@ -93,8 +94,8 @@ class Forwarder:
             self._stop.wait(_EVERY)
 
 
-def encode(part: Part) -> bytes:
+def encode(app: str, part: Part) -> bytes:
     """Write the body for the server, see ``POST /v1/pools``."""
     payloads = b64encode(b"".join(part.reports)).decode()
     group = part.stratum._asdict() | {"count": len(part.reports), "payloads": payloads}
-    return json.dumps({"format": FORMAT, "pool": part.size, "group": group}, separators=(",", ":")).encode()
+    return json.dumps({"format": FORMAT, "app": app, "pool": part.size, "group": group}, separators=(",", ":")).encode()

@@ -51,7 +51,9 @@ class _Relay(BaseApplication):  # type: ignore[misc] # gunicorn has no types
         """Open the file and begin to forward, in the worker's process."""
         settings = self._settings
         self._pools = Pools(settings.data / "pools.db")
-        self._forwarder = Forwarder(self._pools, HttpPost(f"{settings.server}{addresses.POOLS}"), settings.server_key)
+        self._forwarder = Forwarder(
+            self._declared.app, self._pools, HttpPost(f"{settings.server}{addresses.POOLS}"), settings.server_key
+        )
         self._forwarder.start()
         limits = Limits(settings.uploads, settings.reports)
         web = Web(settings.ingest_key, Reader(self._declared), self._pools, self._forwarder, limits)

@@ -38,6 +38,7 @@ class Reader:
     """Reads uploads for a registry."""
 
     def __init__(self, registry: Registry) -> None:
+        self.app = registry.app
         self._registry = registry
         self._versions = {name: Declared.of(metric) for name, metric in registry.metrics.items()}
         self._places: dict[Stratum, _Place] = {}
@@ -46,7 +47,7 @@ class Reader:
         """Check each group of an upload; refuse one without any group that can be kept."""
         reports: list[tuple[Crowd, list[bytes]]] = []
         errors: list[dict[str, Any]] = []
-        for number, group in enumerate(groups(body)):
+        for number, group in enumerate(groups(body, self.app)):
             try:
                 reports.append(self._group(group, now))
             except Refused as refusal:

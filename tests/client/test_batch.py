@@ -17,7 +17,7 @@ SECOND = Stratum("n", 2, "1" * 16, "2026-01-01", "platform=linux")
 
 
 def batch(count: int = 5) -> Batch:
-    return Batch.of(tuple(Report((FIRST, SECOND)[i % 2], bytes([7 * i % 256, i % 256])) for i in range(count)))
+    return Batch.of("shop", tuple(Report((FIRST, SECOND)[i % 2], bytes([7 * i % 256, i % 256])) for i in range(count)))
 
 
 def contents(batch_: Batch) -> list[tuple[Stratum, bytes]]:
@@ -94,7 +94,7 @@ def _group(**parts) -> bytes:
         _changed(reports=0),
         _changed(body=None),
         _changed(body="<html>"),
-        _changed(body='{"format":1,"groups":[]}'),
+        _changed(body='{"format":1,"app":"shop","groups":[]}'),
         _group(count=0),
         _group(count=3),
         _group(count="1"),

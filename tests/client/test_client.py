@@ -8,6 +8,7 @@ import logging
 import sys
 import threading
 from base64 import b64decode
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
@@ -25,7 +26,7 @@ from deniable.client.environment import sender_settings
 from deniable.client.metrics import _UNEXPLAINED
 from deniable.declared import fingerprint
 from deniable.errors import ConfigurationError, DeniableError, ParameterError, RegistryError
-from deniable.messages.reasons import ANSWERS
+from deniable.messages.reasons import ANSWERS, CODES
 from deniable.registry import Registry, parse
 from deniable.registry.tables import Budget, Caps
 from deniable.source import OS, Source
@@ -723,7 +724,7 @@ def test_swapped_arguments_are_told_without_the_answer(client_of, caplog):
     for answer in ([CANARY], {CANARY}, None, 7):  # a set's answer cannot be looked up
         client = client_of()
         assert not client.record(answer, "ui.theme")
-        assert client.stats()["dropped"] == {"unknown_metric": 1}
+        assert client.stats()["dropped"] == {"swapped": 1}
         with pytest.raises(ParameterError, match="the arguments are swapped"):
             client_of(strict=True).record(answer, "ui.theme")
     assert CANARY not in caplog.text
@@ -822,10 +823,10 @@ def test_an_answer_in_the_place_of_the_metric_is_not_told(client_of, caplog):
     client.record(CANARY, "ui.theme")
     client.record(CANARY.encode(), value=True)
     assert [record.message for record in caplog.records] == [
-        "deniable: ui.theme: unknown_metric: the arguments are swapped: write the metric first, and then the answer",
+        "deniable: ui.theme: swapped: the arguments are swapped; write the metric first, and then the answer",
         "deniable: record: unknown_metric: the metric is no text but of type bytes; write its id first",
     ]
-    assert client.stats()["dropped"] == {"unknown_metric": 2}
+    assert client.stats()["dropped"] == {"swapped": 1, "unknown_metric": 1}
 
 
 def test_a_segment_that_is_not_declared_is_told(client_of, caplog):
@@ -867,6 +868,20 @@ def test_a_wrong_key_is_told(client_of, registry, caplog):
     assert first.startswith("deniable: status 401: unknown_key: ")
     assert second.startswith("deniable: all metrics: refused_key: ")
     assert "canary-key" not in caplog.text
+
+
+def test_a_key_of_another_app_costs_no_report(client_of, registry, caplog):
+    """The server says which app the key is of. What was made waits, and is sent once the DSN is correct."""
+    with StubServer(replace(registry, app="blog")) as other, StubServer(registry) as right:
+        client = client_of(HttpPost(f"{Dsn.parse(other.dsn).url}/v1/reports"), dsn=other.dsn.replace("/blog", "/shop"))
+        client.record("ui.theme", "dark")
+        arrival = client.flush(10)
+        assert (arrival.status, arrival.pending, client.stats()["spooled"]) == ("not delivered", 1, 1)
+        detail = "it says 'the key is of app blog, and the reports are of app shop"
+        assert f"why: status 403: {CODES['other_app'].happened} ({detail}" in str(arrival)
+        assert f"status 403: other_app: {CODES['other_app'].happened} ({detail}" in caplog.text
+        client.close()
+        assert client_of(HttpPost(f"{Dsn.parse(right.dsn).url}/v1/reports"), dsn=right.dsn).flush(10).sent == 1
 
 
 # what the answer does not reach
@@ -1067,7 +1082,7 @@ def test_explain_refuses(client_of):
     [
         ("ui.tehme", None, "explain: 'ui.tehme': not declared in the registry; did you mean 'ui.theme'?"),
         ("ui.theme", "drak", "ui.theme: explain: 'drak' is not declared: an answer to ui.theme must be one of "),
-        ("dark", "ui.theme", "explain: 'dark': the arguments are swapped: write the metric first, and then the answer"),
+        ("dark", "ui.theme", "explain: 'dark': the arguments are swapped; write the metric first, and then the answer"),
     ],
 )
 def test_what_cannot_be_explained_is_told(client_of, caplog, monkeypatch, metric, answer, words):

@@ -17,7 +17,7 @@ from deniable.transport.network import Courier, Orders
 from deniable.wire.batch import Batch
 from deniable.wire.report import Report, Stratum
 
-BATCH = Batch.of(tuple(Report(Stratum("m", 1, "0" * 16, "2026-01-01", ""), bytes([i])) for i in range(4)))
+BATCH = Batch.of("shop", tuple(Report(Stratum("m", 1, "0" * 16, "2026-01-01", ""), bytes([i])) for i in range(4)))
 DSN = Dsn("http://t.example", "public-key", "shop")
 
 
@@ -97,7 +97,7 @@ def test_a_server_writes_no_lines_in_the_log(caplog):
 
 
 GROUPS = Batch.of(
-    tuple(Report(Stratum(metric, 1, "0" * 16, "2026-01-01", ""), bytes([i])) for i in range(3) for metric in ("n", "m"))
+    "shop", tuple(Report(Stratum(metric, 1, "0" * 16, "2026-01-01", ""), bytes([i])) for i in range(3) for metric in ("n", "m"))
 )
 
 

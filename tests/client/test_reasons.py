@@ -128,6 +128,11 @@ def _unknown_metric(case):
     return lambda: client.record("nothing.like.it", CANARY)
 
 
+def _swapped(case):
+    client = case.client()
+    return lambda: client.record(CANARY, "ui.theme")
+
+
 def _off(case):
     client = case.client(segments={})
     return lambda: client.record("split", CANARY)
@@ -242,6 +247,7 @@ DROPS = {
     "nobody": (_nobody, "all metrics"),
     "no_consent": (_no_consent, "all metrics"),
     "unknown_metric": (_unknown_metric, "record"),
+    "swapped": (_swapped, "ui.theme"),
     "off": (_off, "split"),
     "expired": (_expired, "old"),
     "unit": (_unit, "size"),
@@ -580,6 +586,34 @@ def test_a_set_that_is_cut_is_named_while_developing(client_of, caplog, options,
     assert client.stats()["clipped"] == 2
 
 
+@pytest.mark.parametrize(
+    ("id_", "answer", "counted"),
+    [("ui.theme", CANARY, "undeclared"), ("size", 3210000, "clipped"), ("to", ["a", "b"], "clipped")],
+)
+def test_flush_counts_as_reported_what_was_reported_alone(client_of, id_, answer, counted):
+    """The second answer of the period made no report, so nothing was reported in its place."""
+    text = REGISTRY + metric_toml("to", type="set", values=["a", "b", "c"], most=1)
+    client = client_of(registry=parse(text), dsn="http://k@localhost/shop")
+    assert client.record(id_, answer)
+    assert not client.record(id_, answer)
+    arrival = client.flush(60)
+    assert (getattr(arrival, counted), arrival.dropped) == ({id_: 1}, {"this_period": 1})
+    assert not client.record(id_, answer)
+    again = client.flush(60)
+    assert (getattr(again, counted), again.dropped) == ({}, {"this_period": 1})
+    assert "reported as" not in str(again)
+    assert client.stats()[counted] == 3
+
+
+def test_flush_says_that_arguments_are_swapped(client_of):
+    """It names the metric, which stands in the place of the answer, and not the answer."""
+    client = client_of()
+    assert not client.record(CANARY, "ui.theme")
+    arrival = client.flush(5)
+    words = "1 answer dropped as swapped (ui.theme); why: ui.theme: the arguments are swapped"
+    assert str(arrival) == f"nothing to send: {words}"
+
+
 # names
 
 
@@ -904,7 +938,7 @@ def delivered_later(caplog, answer):
     courier.thread.start()
     try:
         delivery = Delivery(Dsn("http://t.example", "canary-key", "shop"), 60.0, orders, courier)
-        assert delivery.deliver(Batch.of(tuple(reports(1))), 2).kind == "later"
+        assert delivery.deliver(Batch.of("shop", tuple(reports(1))), 2).kind == "later"
     finally:
         courier.stop()
         courier.thread.join(60)
@@ -995,18 +1029,19 @@ def unheard(monkeypatch):
     ("options", "visible"),
     [
         ({}, False),
-        ({"dsn": None}, False),
+        ({"dsn": None}, True),
+        ({"dsn": None, "consent": False}, False),
         ({"dsn": "http://k@localhost:8000/shop"}, True),
         ({"dsn": "http://127.0.0.1:8000/shop"}, True),
         ({"dsn": "http://["}, True),
         ({"dsn": "http://k@telemetry.internal/shop"}, True),
         ({"dsn": "https://PUBLIC_KEY@telemetry.example.org/shop"}, True),
-        ({"registry": "/nowhere/metrics.toml"}, False),
+        ({"registry": "/nowhere/metrics.toml"}, True),
         ({"strict": True}, True),
     ],
 )
 def test_warnings_are_shown_while_developing(client_of, unheard, options, visible):
-    """Python writes them to stderr while the DSN leads to this machine or cannot be used, or if strict; and not elsewhere."""
+    """Python writes them to stderr while the DSN leads to this machine, cannot be used or is missing, and if strict."""
     client_of(**options)
     assert unheard.handlers == ([] if visible else [notice.log.unheard])
 
@@ -1014,18 +1049,32 @@ def test_warnings_are_shown_while_developing(client_of, unheard, options, visibl
 @pytest.mark.parametrize(
     ("options", "lines"), [({"dsn": None}, 1), ({"registry": "/nowhere/metrics.toml"}, 1), ({}, 0), ({"packed": True}, 0)]
 )
-@pytest.mark.parametrize("module", ["__main__", "shop.start"])
+@pytest.mark.parametrize(
+    ("module", "file", "source"),
+    [
+        ("__main__", "", True),
+        ("shop.start", "shop/start.py", True),
+        ("shop.start", "site-packages/shop/start.py", False),
+        ("shop.start", "dist-packages/shop/start.py", False),
+        ("shop.start", "shop.pyz/shop/start.py", False),
+    ],
+)
 @pytest.mark.usefixtures("unheard")
-def test_who_tries_an_app_out_sees_that_it_is_off(monkeypatch, capsys, options, lines, module):
-    """Where a script, a notebook or a prompt calls us itself. On people's devices a module of an app does, or it is packed."""
+def test_who_runs_an_app_from_its_source_sees_that_it_is_off(monkeypatch, capsys, tmp_path, options, lines, module, file, source):
+    """Where a script, a notebook, a prompt or a module of the app calls us. On people's devices it is installed, or packed."""
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     if options == {"packed": True}:
         monkeypatch.setattr("sys.frozen", True, raising=False)
     arguments = {"dsn": DSN if "packed" not in options else None, "registry": parse(REGISTRY), "consent": True} | options
     arguments |= {"segments": {"arm": "a"}, "caps": FREE, "state": None}
     arguments.pop("packed", None)
-    exec("Client(**arguments)", {"__name__": module, "Client": Client, "arguments": arguments})
-    assert len(capsys.readouterr().err.splitlines()) == (lines if module == "__main__" else 0)
+    path = tmp_path / file
+    if file and ".pyz" not in file:
+        path.parent.mkdir(parents=True)
+        path.write_text("", "utf-8")
+    code = compile("Client(**arguments)", str(path) if file else "<stdin>", "exec")
+    exec(code, {"__name__": module, "Client": Client, "arguments": arguments})
+    assert len(capsys.readouterr().err.splitlines()) == (lines if source else 0)
 
 
 def test_an_answer_before_init_is_told_again_while_developing(case, caplog):

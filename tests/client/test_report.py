@@ -29,9 +29,11 @@ strata = st.builds(
 
 def test_the_format():
     """A batch is compact JSON: format, then groups with stratum, count and payloads in base64."""
-    body = encode([Report(THEME, b"\x00\x01"), Report(THEME._replace(segment=""), b"\xff\xff"), Report(THEME, b"\x02\x03")])
+    body = encode(
+        "shop", [Report(THEME, b"\x00\x01"), Report(THEME._replace(segment=""), b"\xff\xff"), Report(THEME, b"\x02\x03")]
+    )
     assert body == (
-        b'{"format":1,"groups":['
+        b'{"format":1,"app":"shop","groups":['
         b'{"metric":"ui.theme","version":1,"fingerprint":"0123456789abcdef","period":"2026-11-21","segment":"",'
         b'"count":1,"payloads":"//8="},'
         b'{"metric":"ui.theme","version":1,"fingerprint":"0123456789abcdef","period":"2026-11-21","segment":"platform=linux",'
@@ -41,14 +43,14 @@ def test_the_format():
 
 def test_no_reports():
     """An empty batch has no groups."""
-    assert encode([]) == b'{"format":1,"groups":[]}'
+    assert encode("shop", []) == b'{"format":1,"app":"shop","groups":[]}'
 
 
 @given(st.lists(st.tuples(strata, st.binary(min_size=2, max_size=2))))
 def test_nothing_is_lost_or_added(pairs):
     """Every report is in the group of its stratum, one group for each, and nothing else is in the body."""
-    document = json.loads(encode(Report(stratum, payload) for stratum, payload in pairs))
-    assert set(document) == {"format", "groups"}
+    document = json.loads(encode("shop", (Report(stratum, payload) for stratum, payload in pairs)))
+    assert set(document) == {"format", "app", "groups"}
     seen = []
     for group in document["groups"]:
         data = b64decode(group.pop("payloads"), validate=True)
@@ -62,7 +64,7 @@ def test_nothing_is_lost_or_added(pairs):
 @given(payloads=st.lists(st.binary(min_size=3, max_size=3), min_size=4, max_size=4))
 def test_length_knows_no_payload(payloads):
     """The length of a body depends on how many reports there are and not on what they say."""
-    assert len(encode(Report(THEME, p) for p in payloads)) == len(encode([Report(THEME, b"\0\0\0")] * 4))
+    assert len(encode("shop", (Report(THEME, p) for p in payloads))) == len(encode("shop", [Report(THEME, b"\0\0\0")] * 4))
 
 
 @pytest.mark.parametrize(
@@ -116,4 +118,4 @@ def test_fingerprints_do_not_run_together():
 )
 def test_order_says_nothing(recorded):
     """However the answers were ordered in time, the batch is the same."""
-    assert encode(recorded) == encode(sorted(recorded, key=lambda report: (report.stratum, report.payload)))
+    assert encode("shop", recorded) == encode("shop", sorted(recorded, key=lambda report: (report.stratum, report.payload)))

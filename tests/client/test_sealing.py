@@ -159,11 +159,11 @@ def test_from_record_to_the_wire(client_of):
 def test_retries_halves_and_the_spool_have_the_same_bytes():
     """A report is sealed once: a relay that gets it twice sees one report. What is in it is kept beside, to be shown."""
     reports = tuple(SEAL(Report(STRATUM, bytes([number % 2]))) for number in range(5))
-    batch = Batch.of((*reports, Report(Stratum("n", 1, "0" * 16, "2026-11", ""), b"\7")))
+    batch = Batch.of("shop", (*reports, Report(Stratum("n", 1, "0" * 16, "2026-11", ""), b"\7")))
     read = Batch.read(batch.key, batch.write())
     assert (read.body, sorted(read.reports)) == (batch.body, sorted(batch.reports))
     assert [half.body for half in read.halves()] == [half.body for half in batch.halves()]
-    assert encode(read.reports) == batch.body
+    assert encode("shop", read.reports) == batch.body
     written = json.loads(batch.write())
     for broken in (["AA=="], ["AA==", "AA=="], 3):
         with pytest.raises(PayloadError):

@@ -22,8 +22,8 @@ STRATUM = Stratum("m", 1, "0" * 16, "2026-01-01", "")
 
 
 def batch(count: int = 2, created: float | None = None, size: int = 2) -> Batch:
-    fresh = Batch.of(tuple(Report(STRATUM, i.to_bytes(2, "big") + os.urandom(size - 2)) for i in range(count)))
-    return fresh if created is None else Batch(fresh.key, fresh.body, fresh.reports, created)
+    fresh = Batch.of("shop", tuple(Report(STRATUM, i.to_bytes(2, "big") + os.urandom(size - 2)) for i in range(count)))
+    return fresh if created is None else Batch("shop", fresh.key, fresh.body, fresh.reports, created)
 
 
 def files(directory: Path) -> list[str]:

@@ -9,7 +9,7 @@ from deniable.wire.report import Report, Stratum
 
 def taken(spool):
     """Take the one batch of a spool that nobody has seen."""
-    spool.put(Batch.of((Report(Stratum("m", 1, "0" * 16, "2027-01-15", ""), b"\0"),)), seen=False)
+    spool.put(Batch.of("shop", (Report(Stratum("m", 1, "0" * 16, "2027-01-15", ""), b"\0"),)), seen=False)
     return spool.take()
 
 

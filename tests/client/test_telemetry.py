@@ -199,7 +199,7 @@ def keep(state_directory):
     spool = Spool(directory / "spool")
 
     def leave(reports=1):
-        assert spool.put(Batch.of([Report(Stratum("app.new", 1, "0" * 16, "2026-11", ""), b"0")] * reports), seen=False)
+        assert spool.put(Batch.of("shop", [Report(Stratum("app.new", 1, "0" * 16, "2026-11", ""), b"0")] * reports), seen=False)
         return spool
 
     return leave

@@ -290,7 +290,7 @@ def test_rejected_reports_are_counted(sending):
 
 def test_refusals_are_counted_by_metric_and_reason(sending, spool):
     """What the server says of rejected reports is added up over batches, also of the spool, and does not grow without end."""
-    spool.put(Batch.of(tuple(reports(4))))
+    spool.put(Batch.of("shop", tuple(reports(4))))
 
     def refused(code):
         return 422, {}, problem("all_rejected", errors=[{"group": 0, "code": code, "count": 2}])
@@ -621,7 +621,7 @@ def test_a_server_without_tls_is_named(sending, spool, caplog):
 def test_a_run_without_a_report_sends_what_is_left(sending, spool, end):
     """An app that has nothing new to tell, and runs for a moment only, delivers what its last run could not."""
     for report in reports(3):
-        assert spool.put(Batch.of((report,)))
+        assert spool.put(Batch.of("shop", (report,)))
     post = Fake()
     sender = sending(post, spool=spool)
     assert getattr(sender, end)(10)
@@ -632,7 +632,7 @@ def test_a_run_without_a_report_sends_what_is_left(sending, spool, end):
 
 def test_a_run_without_a_report_does_not_wait_for_a_server_that_is_away(sending, spool):
     """One try, and then the batch waits for another run."""
-    assert spool.put(Batch.of(tuple(reports(3))))
+    assert spool.put(Batch.of("shop", tuple(reports(3))))
     post = Fake(*[OSError("away")] * 9)
     sender = sending(post, spool=spool)
     began = monotonic()
@@ -652,7 +652,7 @@ def test_nothing_is_started_where_nothing_is_left(sending, spool, sending_thread
 
 def test_a_refused_report_wakes_the_sender(sending, spool):
     """What is left goes out some time later, where the app runs on; it is looked for once."""
-    assert spool.put(Batch.of(tuple(reports(3))))
+    assert spool.put(Batch.of("shop", tuple(reports(3))))
     post = Fake()
     sender = sending(post, SenderSettings(flush_interval=0.2), spool=spool)
     sender.wake()
@@ -664,7 +664,7 @@ def test_a_refused_report_wakes_the_sender(sending, spool):
 def test_a_run_begins_with_what_is_left(sending, spool, monkeypatch):
     """It is sent before anything is recorded, without a pause. Runs within the next hour leave a server alone."""
     monkeypatch.setattr(Backlog, "begin_now", BEGIN)
-    assert spool.put(Batch.of(tuple(reports(3))), seen=False)
+    assert spool.put(Batch.of("shop", tuple(reports(3))), seen=False)
     calls = []
     for seconds in (0, 3500, 100):  # from one run to the next
         for marker in spool._directory.glob("begun"):
@@ -694,7 +694,7 @@ def test_the_chore_waits_for_the_first_request(sending, monkeypatch, young):
 def test_a_try_that_the_end_cuts(sending, spool, monkeypatch, reached):
     """The batch stays: under its key if it may have arrived, else as one that nobody has seen, and it is not sent any more."""
     monkeypatch.setattr(Backlog, "begin_now", BEGIN)
-    batch = Batch.of(tuple(reports(3)))
+    batch = Batch.of("shop", tuple(reports(3)))
     assert spool.put(batch, seen=False)
     post, imported = Hanging(), threading.Event()
     sender = sending(post, spool=spool)
@@ -719,7 +719,7 @@ def test_a_try_that_the_end_cuts(sending, spool, monkeypatch, reached):
 
 def test_nothing_that_is_left_goes_without_consent(sending, spool):
     """While sending is paused nothing leaves the device."""
-    assert spool.put(Batch.of(tuple(reports(3))))
+    assert spool.put(Batch.of("shop", tuple(reports(3))))
     post = Fake()
     sender = sending(post, spool=spool)
     sender.pause(paused=True)
@@ -731,7 +731,7 @@ def test_nothing_that_is_left_goes_without_consent(sending, spool):
 
 def test_the_spool_is_tried_without_a_new_report(sending, spool):
     """What the last run left goes out after the interval also where no delivery of this one tells that the server is there."""
-    spool.put(Batch.of(tuple(reports(4))))
+    spool.put(Batch.of("shop", tuple(reports(4))))
     post = Fake(*[lambda body, headers: 400 if len(payloads(body, headers)) == 1 else 202] * 2)
     sender = sending(post, SenderSettings(flush_at=100, flush_interval=0.05), spool=spool)
     sender.submit(reports(1)[0])
@@ -750,7 +750,7 @@ def test_what_this_run_spooled_is_tried_without_a_new_report(sending, spool):
 
 def test_a_server_that_is_away_is_asked_seldom(sending, spool):
     """A spooled batch that is not taken stays, is tried once, and then not for a minute."""
-    spool.put(Batch.of(tuple(reports(4))))
+    spool.put(Batch.of("shop", tuple(reports(4))))
     post = Fake(202, OSError("down"))
     sender = sending(post, count=1, spool=spool)
     assert sender.flush(60)
@@ -764,7 +764,7 @@ def test_a_server_that_is_away_is_asked_seldom(sending, spool):
 @pytest.mark.parametrize(("status", "counts"), [(400, {"http_400": 4}), (422, {"http_422": 4})])
 def test_a_spooled_batch_that_nobody_wants(sending, spool, status, counts):
     """A spooled batch that the server will never take is removed and counted."""
-    spool.put(Batch.of(tuple(reports(4))))
+    spool.put(Batch.of("shop", tuple(reports(4))))
     sender = sending(Fake(202, status), count=1, spool=spool)
     assert sender.flush(60)
     assert eventually(lambda: sender.counts == {"sent": 1} | counts)
@@ -773,7 +773,7 @@ def test_a_spooled_batch_that_nobody_wants(sending, spool, status, counts):
 
 def test_a_spooled_batch_that_is_too_large(sending, spool):
     """It is replaced by its halves, and nothing is lost."""
-    before = Batch.of(tuple(reports(5)))
+    before = Batch.of("shop", tuple(reports(5)))
     spool.put(before)
     post = Fake(202, 413)
     sender = sending(post, count=1, spool=spool)
@@ -785,7 +785,7 @@ def test_a_spooled_batch_that_is_too_large(sending, spool):
 
 def test_a_refused_key_leaves_the_spool(sending, spool):
     """A key that is refused stops the sender, and the spool stays for a key that is known."""
-    spool.put(Batch.of(tuple(reports(4))))
+    spool.put(Batch.of("shop", tuple(reports(4))))
     post = Fake(202, 401)
     sender = sending(post, count=1, spool=spool)
     assert sender.flush(60)
@@ -797,7 +797,7 @@ def test_a_refused_key_leaves_the_spool(sending, spool):
 
 def test_a_spooled_batch_that_breaks_the_sender(sending, spool):
     """A batch at which the sender errs is removed, else it would err at every start."""
-    spool.put(Batch.of(tuple(reports(4))))
+    spool.put(Batch.of("shop", tuple(reports(4))))
     sender = sending(Fake(202, RuntimeError("boom")), count=1, spool=spool)
     assert sender.flush(60)
     assert eventually(lambda: sender.counts == {"sent": 1, "error": 4})
@@ -853,7 +853,7 @@ def test_close_keeps_its_deadline_on_a_slow_disk(sending, spool, monkeypatch):
 def test_close_sends_the_spool_while_there_is_time(sending, spool):
     """An app that never runs for long empties its spool as it closes, if the server answers."""
     for _ in range(3):
-        spool.put(Batch.of(tuple(reports(4))))
+        spool.put(Batch.of("shop", tuple(reports(4))))
     sender = sending(Fake(), count=1, spool=spool)
     assert sender.close(60)
     assert (sender.counts, len(spool)) == ({"sent": 13}, 0)
@@ -872,7 +872,7 @@ def test_after_close(sending, spool):
 
 def test_purge_empties_the_spool(sending, sending_threads, spool):
     """What was spooled before consent was taken back is gone when purge returns, without a thread where there was none."""
-    spool.put(Batch.of(tuple(reports(4))))
+    spool.put(Batch.of("shop", tuple(reports(4))))
     sender = sending(Fake(), spool=spool)
     sender.purge()
     assert len(spool) == 0
@@ -905,7 +905,7 @@ def test_purges_of_an_empty_spool_are_cheap(sending, spool, monkeypatch):
 def test_purge_on_a_slow_disk(sending, spool, monkeypatch):
     """A disk that hangs holds purge up for a second, and meanwhile nothing of the spool is sent."""
     release = threading.Event()
-    spool.put(Batch.of(tuple(reports(4))))
+    spool.put(Batch.of("shop", tuple(reports(4))))
     monkeypatch.setattr(spool, "purge", lambda: release.wait(300))
     post = Fake()
     sender = sending(post, spool=spool)
@@ -946,7 +946,7 @@ def test_purge_while_a_batch_is_on_its_way_to_the_disk(sending, spool, monkeypat
 
 def test_a_pause_sends_nothing_and_loses_nothing(sending, spool):
     """While paused neither the queue nor the spool is sent, also when a batch is full; then both are."""
-    spool.put(Batch.of(tuple(reports(4))))
+    spool.put(Batch.of("shop", tuple(reports(4))))
     post = Fake()
     sender = sending(post, SenderSettings(flush_at=2, flush_interval=0.02), spool=spool)
     sender.pause(True)  # noqa: FBT003
@@ -987,7 +987,7 @@ def test_delivered_is_told(sending, spool):
         for report in reports(3):
             sender.submit(report)
         assert sender.flush(60)
-        spool.put(Batch.of(tuple(reports(4))))
+        spool.put(Batch.of("shop", tuple(reports(4))))
     assert sender.flush(60)
     # Which of the queue and the spool is sent first is not promised.
     assert (batches[0], sorted(batches[1:])) == ((3, "dropped"), [(3, "accepted"), (4, "accepted"), (4, "accepted")])

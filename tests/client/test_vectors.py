@@ -131,7 +131,7 @@ def test_the_body_of_a_batch():
     """A batch is written as it was."""
     vector = load("reports.json")
     strata = [Stratum(*stratum) for stratum in vector["strata"]]
-    body = encode(Report(strata[i], bytes.fromhex(payload)) for i, payload in vector["reports"])
+    body = encode("shop", (Report(strata[i], bytes.fromhex(payload)) for i, payload in vector["reports"]))
     assert body.decode() == vector["body"]
 
 

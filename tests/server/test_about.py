@@ -106,7 +106,7 @@ def test_it_says_what_is_asked(public):
 def test_it_shows_nothing_collected(public, monkeypatch):
     """With reports it is the same page as without, and without a store, too."""
     before = text(public)
-    public.post({"format": 1, "groups": [public.group("used", [1] * 500)]})
+    public.post({"format": 1, "app": "shop", "groups": [public.group("used", [1] * 500)]})
     public.drain(days=5)
     assert text(public) == before
 

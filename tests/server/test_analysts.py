@@ -53,7 +53,7 @@ def closed(few, store_url):
 
 def count(served, counts=COUNTS, day=TODAY):
     groups = [served.group("export.used", [1] * n, period=day, segment=f"platform={name}") for name, n in counts.items()]
-    assert served.post({"format": 1, "groups": groups}).status_code == 202
+    assert served.post({"format": 1, "app": "shop", "groups": groups}).status_code == 202
     served.drain()
 
 
@@ -426,7 +426,7 @@ def test_what_is_no_question_is_refused(served, key, sent, media, expected):
 
 def test_metrics_without_anything_withheld(closed):
     """A metric without segments has only its total, which is published, and an unknown metric has nothing."""
-    closed.post({"format": 1, "groups": [closed.group("ui.theme", [0] * 150, period=TODAY)]})
+    closed.post({"format": 1, "app": "shop", "groups": [closed.group("ui.theme", [0] * 150, period=TODAY)]})
     closed.drain()
     closed.drain(days=5)
     headers, query = {"Authorization": f"Bearer {READ}"}, {"period": TODAY, "cells": [""], "epsilon": 0.1}

@@ -35,7 +35,7 @@ def diagnosis(served, metric="ui.theme"):
 
 def wrong(served, **changed):
     """Upload a report that is refused."""
-    return served.post({"format": 1, "groups": [served.group("ui.theme", [0]) | changed]})
+    return served.post({"format": 1, "app": "shop", "groups": [served.group("ui.theme", [0]) | changed]})
 
 
 def at(served, **ago):
@@ -52,7 +52,7 @@ def test_each_condition_is_a_cause(shop):
         "uploads",
         {"collected": "holds", "uploads": "fails", "accepted": "holds", "counted": "fails", "enough": "unknown", "due": "waits"},
     )
-    shop.post({"format": 1, "groups": [shop.group("ui.theme", [0])]})
+    shop.post({"format": 1, "app": "shop", "groups": [shop.group("ui.theme", [0])]})
     assert diagnosis(shop)[0] == "counted"
     health.beat(shop.store.partitions[0], "w")
     assert diagnosis(shop)[0] == "due"
@@ -112,7 +112,9 @@ def test_a_trial_shows_the_last_reports(trial):
     """What each fits, and what became of it; ten at most, and none that no registry declares."""
     page = trial.http.get("/m/ui.theme").get_data(as_text=True)
     assert "No report came." in page
-    trial.post({"format": 1, "groups": [trial.group("ui.theme", [0, 1]), trial.group("ui.theme", [0]) | {"version": 2}]})
+    trial.post(
+        {"format": 1, "app": "shop", "groups": [trial.group("ui.theme", [0, 1]), trial.group("ui.theme", [0]) | {"version": 2}]}
+    )
     wrong(trial, fingerprint="f" * 16)
     wrong(trial, metric="someone@example.org")
     page = trial.http.get("/m/ui.theme").get_data(as_text=True)
@@ -124,7 +126,7 @@ def test_a_trial_shows_the_last_reports(trial):
     assert "✕ refused: unknown_metric" in page
     assert "someone" not in page
     for _ in range(3):
-        trial.post({"format": 1, "groups": [trial.group("ui.theme", [0] * 7)]})
+        trial.post({"format": 1, "app": "shop", "groups": [trial.group("ui.theme", [0] * 7)]})
     assert len(latest_reports.read(trial.store)) == 10
     assert 0 < trial.store._client.ttl(schema.LATEST.of("shop")) <= HOUR
 
@@ -134,7 +136,7 @@ def test_a_report_of_a_text_is_not_compared_with_all_texts(serve, mechanism):
     """There are too many: the page says at once how far a report of any answer goes."""
     text = metric_toml("page", type="string", candidates="words.txt", mechanism=mechanism, epsilon=2.0)
     served = serve(REGISTRY + TRIAL + THEME + text, words="one\ntwo\n")
-    served.post({"format": 1, "groups": [served.group("page", [1])]})
+    served.post({"format": 1, "app": "shop", "groups": [served.group("page", [1])]})
     assert "times as well as" in served.http.get("/m/ui.theme").get_data(as_text=True)
 
 
@@ -142,13 +144,13 @@ def test_of_a_bad_payload_only_that_report_is_refused(trial):
     """Those beside it in its group are accepted."""
     group = trial.group("ui.theme", [0, 1])
     group |= {"count": 3, "payloads": "AAEH"}
-    trial.post({"format": 1, "groups": [group]})
+    trial.post({"format": 1, "app": "shop", "groups": [group]})
     assert [report.code for report in latest_reports.read(trial.store)][::-1] == ["", "", "index_range"]
 
 
 def test_what_is_published_is_not_denied(trial):
     """The answer says that reports are published; nothing is its cause."""
-    trial.post({"format": 1, "groups": [trial.group("ui.theme", [0, 1])]})
+    trial.post({"format": 1, "app": "shop", "groups": [trial.group("ui.theme", [0, 1])]})
     trial.drain()
     body = trial.get("/api/v1/metrics/ui.theme/diagnosis").get_json()
     assert (body["says"], body["cause"]) == ("2 reports are published", "")
@@ -157,7 +159,7 @@ def test_what_is_published_is_not_denied(trial):
 
 def test_no_report_is_kept_but_in_a_trial(shop):
     """Whoever sees a single report arrive knows who sent it."""
-    shop.post({"format": 1, "groups": [shop.group("ui.theme", [0])]})
+    shop.post({"format": 1, "app": "shop", "groups": [shop.group("ui.theme", [0])]})
     wrong(shop, fingerprint="f" * 16)
     assert latest_reports.read(shop.store) == []
     assert "Reports as they come" not in shop.http.get("/m/ui.theme").get_data(as_text=True)

@@ -130,7 +130,7 @@ def some_uploads(served):
     requests = []
     for number in range(UPLOADS):
         groups = draw.sample(good, draw.randint(1, 3)) + draw.sample(broken, draw.choice([0, 0, 0, 1]))
-        body = json.dumps({"format": 1, "groups": groups}).encode()
+        body = json.dumps({"format": 1, "app": "shop", "groups": groups}).encode()
         headers = {
             "Authorization": f"Bearer {INGEST}",
             "Content-Type": "application/json",
@@ -145,7 +145,7 @@ def some_uploads(served):
             case 2:
                 headers["Idempotency-Key"] = "upload-0"  # with another body
             case 3:
-                body = json.dumps({"format": 1, "groups": draw.sample(broken, 2)}).encode()
+                body = json.dumps({"format": 1, "app": "shop", "groups": draw.sample(broken, 2)}).encode()
             case 4:
                 change = draw.choice(
                     [
@@ -213,7 +213,7 @@ def test_both_ways_count_what_is_stored_alike(start, served, settings):
     """Refused where an address takes too much of the store; what is refused is not stored."""
 
     def limit(another):
-        another.post({"format": 1, "groups": some_groups(another)})  # from here: it pays for the sums
+        another.post({"format": 1, "app": "shop", "groups": some_groups(another)})  # from here: it pays for the sums
         another.service.limits._stored = Volume(20_000, 3600)
 
     direct, by_flask = both(start, served, replace(settings, metrics_key=METRICS, max_backlog=10_000), limit)
@@ -244,7 +244,7 @@ def way(start, settings):
 
 
 def good(way, *keys):
-    body = json.dumps({"format": 1, "groups": some_groups(way.served)}).encode()
+    body = json.dumps({"format": 1, "app": "shop", "groups": some_groups(way.served)}).encode()
     usual = {"Authorization": f"Bearer {INGEST}", "Content-Type": "application/json"}
     return [(body, usual | {"Idempotency-Key": key}) for key in keys]
 
@@ -333,7 +333,7 @@ def test_what_costs_much_to_refuse_is_checked_by_flask(way):
     bad = [groups[0] | {"metric": f"nobodys-{number}"} for number in range(3)]
     for part in (groups + bad, [groups[0]] * 600):
         ((_, headers),) = good(way, f"{len(part)}")
-        assert way.door.answer([environ(json.dumps({"format": 1, "groups": part}).encode(), headers)]) == [None]
+        assert way.door.answer([environ(json.dumps({"format": 1, "app": "shop", "groups": part}).encode(), headers)]) == [None]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ TEXT = registry_toml(
 
 def publish(shop, metric, values):
     segment = {"segment": "platform=linux"} if metric == "theme" and shop.app.registry.metrics["theme"].segments else {}
-    assert shop.post({"format": 1, "groups": [shop.group(metric, values, **segment)]}).status_code == 202
+    assert shop.post({"format": 1, "app": "shop", "groups": [shop.group(metric, values, **segment)]}).status_code == 202
     return shop.drain(days=3)
 
 
@@ -76,7 +76,9 @@ def test_every_answer_names_it(changed):
     """Also series, comparisons and rows, whose numbers are without it; and all say for which days people were simulated."""
     shop, before = changed
     yesterday = (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
-    assert shop.post({"format": 1, "groups": [shop.group("theme", [0] * 300, period=yesterday)]}).status_code == 202
+    assert (
+        shop.post({"format": 1, "app": "shop", "groups": [shop.group("theme", [0] * 300, period=yesterday)]}).status_code == 202
+    )
     publish(shop, "theme", [0] * 300)
     until = before["theme"]["included"][0]["last"]
     note = f"theme: 400 reports published under an earlier definition of version 1 (until {until})"

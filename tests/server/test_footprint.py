@@ -20,7 +20,7 @@ UPLOADS = 24
 
 
 def batch(*groups):
-    return json.dumps({"format": 1, "groups": groups}, separators=(",", ":")).encode()
+    return json.dumps({"format": 1, "app": "shop", "groups": groups}, separators=(",", ":")).encode()
 
 
 def good(served, number):

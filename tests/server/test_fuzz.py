@@ -94,7 +94,7 @@ def test_what_is_asked_is_answered_as_documented(served, store_url, operation, m
         served = type(served)(replace(served.service.settings, metrics_key=METRICS))
 
     def fill():
-        served.post({"format": 1, "groups": [served.group("ui.theme", [0, 1, 2])]})
+        served.post({"format": 1, "app": "shop", "groups": [served.group("ui.theme", [0, 1, 2])]})
         served.drain()
 
     once("fuzz", store_url, served.store._client, fill)
@@ -143,7 +143,7 @@ def nearly_batches(draw, honest_groups):
 @st.composite
 def nearly_bytes(draw, honest_groups):
     """Draw an honest batch of which a byte or a few are others, which need not be JSON, nor UTF-8."""
-    body = bytearray(json.dumps({"format": 1, "groups": [draw(st.sampled_from(honest_groups))]}).encode())
+    body = bytearray(json.dumps({"format": 1, "app": "shop", "groups": [draw(st.sampled_from(honest_groups))]}).encode())
     for _ in range(draw(st.integers(1, 3))):
         body[draw(st.integers(0, len(body) - 1))] = draw(st.integers(0, 255))
     return bytes(body)
@@ -236,7 +236,7 @@ def test_poison_harms_nobody(served):
         nonlocal accepted
         assume(not honest(poison))
         served.store._client.xadd(served.store.partitions[0].stream, {"d": poison})
-        assert served.post({"format": 1, "groups": [served.group("ui.theme", [0, 1])]}).status_code == 202
+        assert served.post({"format": 1, "app": "shop", "groups": [served.group("ui.theme", [0, 1])]}).status_code == 202
         accepted += 2
         served.drain()
         assert served.store.backlog() == 0

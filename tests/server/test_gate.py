@@ -48,7 +48,7 @@ def test_any_page_may_send_reports(served):
         "Access-Control-Expose-Headers": "Retry-After, X-Request-ID",
         "Access-Control-Max-Age": "3600",
     }
-    sent = served.post({"format": 1, "groups": [served.group("ui.theme", [0])]}, Origin=PAGE)
+    sent = served.post({"format": 1, "app": "shop", "groups": [served.group("ui.theme", [0])]}, Origin=PAGE)
     assert (sent.status_code, sent.headers["Access-Control-Allow-Origin"]) == (202, "*")
     assert "Access-Control-Allow-Credentials" not in sent.headers
     assert cors(preflight(served.http, "/v1/registry", "GET"))["Access-Control-Allow-Headers"] == "Authorization"

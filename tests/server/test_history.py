@@ -132,7 +132,7 @@ def test_the_page_says_what_was_changed(start):
 def test_it_has_what_is_public_and_nothing_else(start):
     """No question without public results, no owner, no number of reports, no name of a segment."""
     served = start(theme(segments=["platform"], owner="ann@shop.example"), SECRET, segments={"platform": ["linux", "macos"]})
-    served.post({"format": 1, "groups": [served.group("theme", [0] * 137), served.group("secret", [0] * 137)]})
+    served.post({"format": 1, "app": "shop", "groups": [served.group("theme", [0] * 137), served.group("secret", [0] * 137)]})
     served.drain(days=40)
     text = page(served) + json.dumps(lines(served))
     for word in ("secret", "ann@", "137", "platform", "linux", INGEST, READ):

@@ -21,7 +21,7 @@ from deniable_server.api.uploads import batches
 
 
 def batch(*groups, **changes):
-    return {"format": 1, "groups": list(groups)} | changes
+    return {"format": 1, "app": "shop", "groups": list(groups)} | changes
 
 
 def code(answer):
@@ -232,14 +232,24 @@ REQUEST_FAULTS = {
     "no length": ((411, "length_required"), lambda s: s.served.post(b"")),  # the stub finds no JSON in it
     "no JSON": ((400, "json"), lambda s: s.post(b"\xff\xfe")),
     "a text that is not UTF-8": ((400, "json"), lambda s: s.post(small(s).replace(b"ui.theme", b"ui.\xffheme"))),
-    "deeply nested": ((400, "batch_shape"), lambda s: s.post(b'{"format": 1, "groups": ' + nested(100_000) + b"}")),
+    "deeply nested": (
+        (400, "batch_shape"),
+        lambda s: s.post(b'{"format": 1, "app": "shop", "groups": ' + nested(100_000) + b"}"),
+    ),
     "negative count": ((400, "batch_shape"), lambda s: s.post(batch(s.group("ui.theme", [0], count=-1)))),
     "not an object": ((400, "batch_shape"), lambda s: s.post(b"[]")),
     "missing member": ((400, "batch_shape"), lambda s: s.post(b'{"format": 1}')),
-    "unknown member": ((400, "batch_shape"), lambda s: s.post({"format": 1, "groups": [], "device": "me"})),
+    "unknown member": ((400, "batch_shape"), lambda s: s.post({"format": 1, "app": "shop", "groups": [], "device": "me"})),
     "bool as count": ((400, "batch_shape"), lambda s: s.post(batch(s.group("ui.theme", [0], count=True)))),
     "huge integer": ((400, "batch_shape"), lambda s: s.post(batch(s.group("ui.theme", [0], count=10**400)))),
     "another format": ((400, "batch_format"), lambda s: s.post(batch(format=2))),
+    "of another app": ((403, "other_app"), lambda s: s.post(batch(s.group("ui.theme", [0]), app="blog"))),
+    "of another app, as its group": (
+        (403, "other_app"),
+        lambda s: s.post(batch(s.group("ui.theme", [0], version=9), app="blog")),
+    ),
+    "of no app": ((400, "batch_shape"), lambda s: s.post({"format": 1, "groups": []})),
+    "app as number": ((400, "batch_shape"), lambda s: s.post(batch(app=7))),
     "no groups": ((422, "all_rejected"), lambda s: s.post(batch())),
     "wrong method": ((405, "method_not_allowed"), lambda s: s.http.get("/v1/reports")),
     "wrong address": ((404, "not_found"), lambda s: s.http.post("/v1/report")),

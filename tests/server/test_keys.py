@@ -107,7 +107,7 @@ def everything(client):
 
 
 def upload(served, key):
-    batch = {"format": 1, "groups": [served.group("ui.theme", [0])]}
+    batch = {"format": 1, "app": "shop", "groups": [served.group("ui.theme", [0])]}
     return served.post(batch, Authorization=f"Bearer {key}")
 
 

@@ -207,7 +207,7 @@ def send_version(shop, name, values, ago):
     answer = {"version": declared.metric.version, "fingerprint": declared.fingerprint, "period": day(ago)}
     answer |= {"count": len(values), "payloads": b64encode(payloads).decode()}
     group = shop.group(declared.metric.id, [0], **answer)
-    assert shop.post({"format": 1, "groups": [group]}).get_json()["accepted"] == len(values)
+    assert shop.post({"format": 1, "app": "shop", "groups": [group]}).get_json()["accepted"] == len(values)
 
 
 def test_two_versions_are_one_course(versions):

@@ -6,7 +6,7 @@ from .conftest import READ
 
 
 def test_a_full_last_page_names_no_next_one(served):
-    assert served.post({"format": 1, "groups": [served.group("ui.theme", [0] * 20 + [1] * 20)]}).status_code == 202
+    assert served.post({"format": 1, "app": "shop", "groups": [served.group("ui.theme", [0] * 20 + [1] * 20)]}).status_code == 202
     served.drain()
 
     def next_of(**page):

@@ -141,7 +141,7 @@ def test_a_bad_volume_stops_the_start(text):
 def heavy(server, number):
     """Make an upload of so many reports, of a byte each."""
     payloads = b64encode(b"\0" * number).decode()
-    return {"format": 1, "groups": [server.group("ui.theme", [0], count=number, payloads=payloads)]}
+    return {"format": 1, "app": "shop", "groups": [server.group("ui.theme", [0], count=number, payloads=payloads)]}
 
 
 @pytest.mark.both_stores
@@ -186,7 +186,7 @@ def test_nobody_uses_up_what_all_devices_may_store(limited):
     answers = [server.post(body, Content_Encoding="gzip", X_Forwarded_For=each) for each in hostile]
     assert statuses(answers) == {202: 120}
     assert server.store._client.memory_usage(server.store.partitions[0].stream, samples=0) > 64 * MB
-    honest = {"format": 1, "groups": [server.group("ui.theme", [0])]}
+    honest = {"format": 1, "app": "shop", "groups": [server.group("ui.theme", [0])]}
     assert server.post(honest, X_Forwarded_For="198.51.100.7").status_code == 202
 
 
@@ -211,14 +211,14 @@ def test_only_what_is_stored_counts_for_bytes(limited, real_redis):
 def test_what_cannot_be_counted_takes_nothing_of_the_store(limited, real_redis):
     """Uploads that are refused count as requests, and not for what they would have taken."""
     server = limited()
-    assert server.post({"format": 1, "groups": [server.group("ui.theme", [0], version=9)]}).status_code == 422
+    assert server.post({"format": 1, "app": "shop", "groups": [server.group("ui.theme", [0], version=9)]}).status_code == 422
     assert [key for key in real_redis.scan_iter() if key.endswith(b":bytes")] == []
 
 
 def test_uploads_are_limited_too(limited):
     """An upload above the limit is refused with 429, is not in the stream, and can be sent again later."""
     server = limited(rate_limit_key="2/hour")
-    body = {"format": 1, "groups": [server.group("ui.theme", [0])]}
+    body = {"format": 1, "app": "shop", "groups": [server.group("ui.theme", [0])]}
     assert statuses(server.post(body) for _ in range(5)) == {202: 2, 429: 3}
     assert server.store.backlog() == 2
 
@@ -226,8 +226,8 @@ def test_uploads_are_limited_too(limited):
 def test_uploads_count_whatever_is_wrong_with_them(limited):
     """Uploads that cannot be read, or of which nothing can be taken, are counted like good ones, once each."""
     server = limited(rate_limit_key="4/hour")
-    good = {"format": 1, "groups": [server.group("ui.theme", [0])]}
-    bad = {"format": 1, "groups": [server.group("ui.theme", [0], version=9)]}
+    good = {"format": 1, "app": "shop", "groups": [server.group("ui.theme", [0])]}
+    bad = {"format": 1, "app": "shop", "groups": [server.group("ui.theme", [0], version=9)]}
     answers = [server.post(each) for each in (b"{", bad, good)] + [server.post(good, Idempotency_Key=None), server.post(good)]
     assert [answer.status_code for answer in answers] == [400, 422, 202, 400, 429]
     assert server.store.backlog() == 1
@@ -236,7 +236,7 @@ def test_uploads_count_whatever_is_wrong_with_them(limited):
 def test_an_upload_that_repeats_another_counts(limited):
     """A repeated upload is answered as the first one, and counts like it."""
     server = limited(rate_limit_key="3/hour")
-    body = {"format": 1, "groups": [server.group("ui.theme", [0])]}
+    body = {"format": 1, "app": "shop", "groups": [server.group("ui.theme", [0])]}
     answers = [server.post(body, key="again") for _ in range(4)]
     assert [answer.status_code for answer in answers] == [202, 202, 202, 429]
     assert [answer.get_json()["duplicate"] for answer in answers[:3]] == [False, True, True]
@@ -245,7 +245,7 @@ def test_an_upload_that_repeats_another_counts(limited):
 def test_a_flood_costs_neither_reading_nor_the_store(limited, real_redis):
     """Once a source is known to be over its limit the store is not asked, and no upload of it is read, until its window ends."""
     server = limited(rate_limit_source="2/hour", trusted_proxies=1)
-    body = {"format": 1, "groups": [server.group("ui.theme", [0])]}
+    body = {"format": 1, "app": "shop", "groups": [server.group("ui.theme", [0])]}
     assert statuses(server.post(body, X_Forwarded_For=ELSEWHERE) for _ in range(3)) == {202: 2, 429: 1}
     real_redis.config_resetstat()
     answers = [server.post(b"{", X_Forwarded_For=ELSEWHERE) for _ in range(5)]
@@ -258,7 +258,7 @@ def test_a_flood_costs_neither_reading_nor_the_store(limited, real_redis):
 def test_a_key_over_its_limit_has_nothing_read(limited, real_redis):
     """Once a key is known to be over its limit, its uploads are counted before they are read, until its window ends."""
     server = limited(rate_limit_key="2/second")
-    body = {"format": 1, "groups": [server.group("ui.theme", [0])]}
+    body = {"format": 1, "app": "shop", "groups": [server.group("ui.theme", [0])]}
     for status in (429, 202):
         until = monotonic() + 600
         while (answer := server.post(body)).status_code != status:

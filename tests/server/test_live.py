@@ -77,13 +77,13 @@ def made_up(served, segment, n=1):
     bits = (1 << layout.width) - 1
     payloads = bits.to_bytes(layout.payload_size, "little") * n
     group = served.group("plugin", [], segment=segment, count=n, payloads=b64encode(payloads).decode())
-    assert served.post({"format": 1, "groups": [group]}).get_json()["accepted"] == n
+    assert served.post({"format": 1, "app": "shop", "groups": [group]}).get_json()["accepted"] == n
 
 
 def test_alarms_give_no_withheld_count_away(shop, admin, browse):
     """Who sends and reads fills a segment until an alarm tells of it, and would know how many were in it; an admin could."""
     honest = [shop.group("plugin", [0] * n, segment=f"platform={name}") for name, n in (("linux", 300), ("macos", 37))]
-    assert shop.post({"format": 1, "groups": honest}).status_code == 202
+    assert shop.post({"format": 1, "app": "shop", "groups": honest}).status_code == 202
     made_up(shop, "platform=macos", 60)
     analyst, owner = browse(READ), browse(admin)
     seen = {"analyst": [], "owner": []}
@@ -109,10 +109,10 @@ def filled(shop):
     linux = shop.group("plugin", [0] * 30)
     macos = shop.group("plugin", [1] * 12, segment="platform=macos")
     bad = shop.group("plugin", [1] * 5, version=9), shop.group("export.used", [1] * 4), shop.group("plugin", [1] * 2, metric="x")
-    assert shop.post({"format": 1, "groups": [linux, macos, *bad]}).get_json()["accepted"] == 46
-    assert shop.post({"format": 1, "groups": bad[:1]}).get_json()["code"] == "all_rejected"
+    assert shop.post({"format": 1, "app": "shop", "groups": [linux, macos, *bad]}).get_json()["accepted"] == 46
+    assert shop.post({"format": 1, "app": "shop", "groups": bad[:1]}).get_json()["code"] == "all_rejected"
     shop.drain()
-    again = {"format": 1, "groups": [shop.group("plugin", [2] * 3), bad[0]]}
+    again = {"format": 1, "app": "shop", "groups": [shop.group("plugin", [2] * 3), bad[0]]}
     for _ in range(2):  # a repeated upload counts once, and so does what is refused of it
         assert shop.post(again, "the same").get_json()["accepted"] == 3
     return shop
@@ -150,7 +150,7 @@ def looks(shop, admin, browse):
 
 def test_two_looks_show_no_report(shop, admin, browse):
     """Whatever comes within an hour, an administrator sees the same, to the byte: reports, segments, new ones, and refusals."""
-    shop.post({"format": 1, "groups": [shop.group("plugin", [1] * 40)]})
+    shop.post({"format": 1, "app": "shop", "groups": [shop.group("plugin", [1] * 40)]})
     shop.drain()
     before = looks(shop, admin, browse)
     for group in (
@@ -158,7 +158,7 @@ def test_two_looks_show_no_report(shop, admin, browse):
         shop.group("plugin", [4], segment="platform=macos"),  # a segment without any report so far
         shop.group("plugin", [4], version=7),
     ):
-        shop.post({"format": 1, "groups": [group]})
+        shop.post({"format": 1, "app": "shop", "groups": [group]})
         Worker([shop.store]).run(Event(), burst=True)
         Hourly(shop.store).run(shop.app.registry)  # the hour has not passed
         assert looks(shop, admin, browse) == before
@@ -169,7 +169,7 @@ def test_two_looks_show_no_report(shop, admin, browse):
 
 def test_numbers_say_of_when_they_are(shop, admin, browse, capsys):
     """Before the first copy there are none; later they are never fewer than what is published; `deniable status` agrees."""
-    shop.post({"format": 1, "groups": [shop.group("plugin", [1] * 150)]})
+    shop.post({"format": 1, "app": "shop", "groups": [shop.group("plugin", [1] * 150)]})
     Worker([shop.store]).run(Event(), burst=True)
     body, page = shop.get("/api/v1/live", admin).get_json(), browse(admin)("/live").get_data(as_text=True)
     assert (body["as_of"], body["next_copy"], body["metrics"][0]["n"]) == (None, None, None)
@@ -217,7 +217,7 @@ def test_each_full_hour_has_one_pass(shop, monkeypatch):
 
 def test_a_pass_that_fails_is_made_up_for(shop, admin, monkeypatch):
     """What a pass could not copy is copied by the next look; what it did copy stays as it is until the next hour."""
-    shop.post({"format": 1, "groups": [shop.group("export.used", [1] * 30), shop.group("plugin", [1] * 20)]})
+    shop.post({"format": 1, "app": "shop", "groups": [shop.group("export.used", [1] * 30), shop.group("plugin", [1] * 20)]})
     Worker([shop.store]).run(Event(), burst=True)
     copy = type(shop.store.partitions[0]).copy
 
@@ -230,7 +230,7 @@ def test_a_pass_that_fails_is_made_up_for(shop, admin, monkeypatch):
         patch.setattr(type(shop.store.partitions[0]), "copy", fail)
         with pytest.raises(redis.ConnectionError):
             Hourly(shop.store).run(shop.app.registry)
-    shop.post({"format": 1, "groups": [shop.group("export.used", [1])]})
+    shop.post({"format": 1, "app": "shop", "groups": [shop.group("export.used", [1])]})
     Worker([shop.store]).run(Event(), burst=True)
     Hourly(shop.store).run(shop.app.registry)
     body = {each["id"]: each["n"] for each in shop.get("/api/v1/live", admin).get_json()["metrics"]}
@@ -250,7 +250,7 @@ def test_no_alarm_comes_within_the_hour(shop, monkeypatch):
 
 def test_sealed_periods_need_no_copy(shop, admin):
     """Once nothing more can come for a period, its copy goes, and the sums themselves show."""
-    shop.post({"format": 1, "groups": [shop.group("plugin", [1] * 200)]})
+    shop.post({"format": 1, "app": "shop", "groups": [shop.group("plugin", [1] * 200)]})
     shop.drain()
     assert list(shop.store._client.scan_iter("*:copy:*"))
     shop.drain(days=5)
@@ -283,7 +283,7 @@ def test_what_workers_fail_at_shows(filled, admin, browse):
 
 def test_published_and_live_numbers_fit_together(shop, admin):
     """Once a period has closed all of it is published, and nothing is left that is live alone."""
-    shop.post({"format": 1, "groups": [shop.group("export.used", [0, 1] * 100)]})
+    shop.post({"format": 1, "app": "shop", "groups": [shop.group("export.used", [0, 1] * 100)]})
     shop.drain()
     assert shop.get("/api/v1/live/export.used", admin).get_json()["unpublished"] == 200
     shop.drain(days=5)
@@ -410,8 +410,8 @@ def test_refused_reports_that_cannot_be_counted_fail_nothing(shop, monkeypatch, 
 
     monkeypatch.setattr(refused_reports, "add", full)
     groups = [shop.group("export.used", [1]), shop.group("export.used", [1], version=9)]
-    assert shop.post({"format": 1, "groups": groups}).status_code == 202
-    assert shop.post({"format": 1, "groups": groups[1:]}).status_code == 422
+    assert shop.post({"format": 1, "app": "shop", "groups": groups}).status_code == 202
+    assert shop.post({"format": 1, "app": "shop", "groups": groups[1:]}).status_code == 422
     assert "cannot be used: it has no memory left" in caplog.text
 
 
@@ -423,7 +423,7 @@ def test_a_trial_is_marked_in_every_answer_and_on_every_page(settings, tmp_path,
     shop = Served(replace(settings, registry=str(path)))
     admin = KeyStore(shop.store).create("admin", "owner")[0]
     both = [f"platform={name}" for name in ("linux", "macos")]
-    shop.post({"format": 1, "groups": [shop.group("plugin", [1] * 50, segment=segment) for segment in both]})
+    shop.post({"format": 1, "app": "shop", "groups": [shop.group("plugin", [1] * 50, segment=segment) for segment in both]})
     shop.drain(days=5)
     today = shop.get("/api/v1/metrics/plugin").get_json()["periods"][0]["last"]
     for answer in ("metrics", "metrics/plugin", "pipeline", "budgets", "live", "live/plugin"):
@@ -442,7 +442,7 @@ def test_empty_cards_say_what_is_awaited(shop, browse):
     seen = []
     for _ in range(2):
         seen.append(browse(READ)("/").get_data(as_text=True))
-        shop.post({"format": 1, "groups": [shop.group("export.used", [1] * 40)]})
+        shop.post({"format": 1, "app": "shop", "groups": [shop.group("export.used", [1] * 40)]})
         shop.drain()
     assert seen[0].count("100 reports are needed, and the next release is due") == 2
     assert re.sub(r'name="token" value="[^"]+"', "", seen[0]) == re.sub(r'name="token" value="[^"]+"', "", seen[1])
@@ -454,8 +454,14 @@ def test_the_page_of_health(shop, admin, browse):
     fresh = get("/health").get_data(as_text=True)
     assert "<td>0 workers</td>" in fresh
     assert "None. Numbers of all metrics are what honest devices send." in fresh
-    shop.post({"format": 1, "groups": [shop.group("plugin", [0] * 300, segment="platform=linux")]})
-    shop.post({"format": 1, "groups": [shop.group("plugin", [0], version=7), shop.group("export.used", [0] * 2, metric="gone")]})
+    shop.post({"format": 1, "app": "shop", "groups": [shop.group("plugin", [0] * 300, segment="platform=linux")]})
+    shop.post(
+        {
+            "format": 1,
+            "app": "shop",
+            "groups": [shop.group("plugin", [0], version=7), shop.group("export.used", [0] * 2, metric="gone")],
+        }
+    )
     made_up(shop, "platform=macos", 200)
     assert "<td>2 batches" in get("/health").get_data(as_text=True)
     shop.drain()
@@ -475,7 +481,13 @@ def test_the_strip_says_of_what_reports_were_refused(shop, browse, monkeypatch):
     """Of which metrics within a day, as of the last full hour: for a read key as well, without any number."""
     get = browse(READ)
     assert '<dt>Refused</dt><dd class="ok">none within a day</dd>' in get("/").get_data(as_text=True)
-    shop.post({"format": 1, "groups": [shop.group("plugin", [0] * 23, version=7), shop.group("plugin", [0], metric="gone")]})
+    shop.post(
+        {
+            "format": 1,
+            "app": "shop",
+            "groups": [shop.group("plugin", [0] * 23, version=7), shop.group("plugin", [0], metric="gone")],
+        }
+    )
     assert "none within a day" in get("/").get_data(as_text=True)  # of this hour nothing is said
     later = time.time() + 3600
     monkeypatch.setattr("deniable_aggregator.store.Store.now", lambda _: later)

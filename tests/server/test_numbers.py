@@ -81,7 +81,7 @@ def answered(monkeypatch):
                 count=len(payloads),
                 payloads=b64encode(b"".join(payloads)).decode(),
             )
-            answer = served.post({"format": 1, "groups": [group]})
+            answer = served.post({"format": 1, "app": "shop", "groups": [group]})
             assert answer.get_json()["accepted"] == len(payloads), answer.get_json()
 
     return run

@@ -159,7 +159,9 @@ def test_good_answers_have_the_shape_they_are_said_to_have(served):
             operation = ROUTES[f"GET {path.rpartition('/')[0]}/{{id}}" if path in one else f"GET {path}"]
             check(operation.answers[200], answer.get_json())
         bad = served.group("ui.theme", [0], version=9)
-        sent = served.post({"format": 1, "groups": [served.group("plugin", [0, 1]), served.group("country", [2]), bad]})
+        sent = served.post(
+            {"format": 1, "app": "shop", "groups": [served.group("plugin", [0, 1]), served.group("country", [2]), bad]}
+        )
         assert sent.status_code == 202
         check(ROUTES["POST /v1/reports"].answers[202], sent.get_json())
         served.drain()

@@ -37,7 +37,7 @@ def send_made_up(served, metric, targets, n):
     mechanism = served.mechanism(metric)
     result = forgery.maximal_gain(mechanism, targets, n // 2, np.random.default_rng(3))
     group = served.group(metric, [], count=n // 2, payloads=b64encode(result).decode())
-    answer = served.post({"format": 1, "groups": [served.group(metric, [0] * n), group]})
+    answer = served.post({"format": 1, "app": "shop", "groups": [served.group(metric, [0] * n), group]})
     assert answer.get_json()["accepted"] == n + n // 2
     served.drain()
     return Watch(served.store, served.app.registry).check(int(time.time()))
@@ -60,7 +60,7 @@ def test_the_pipeline_of_an_empty_app(served):
 
 def test_the_pipeline_tells_what_waits(served):
     """Batches that wait and letters that are dead are counted."""
-    served.post({"format": 1, "groups": [served.group("ui.theme", [0])]})
+    served.post({"format": 1, "app": "shop", "groups": [served.group("ui.theme", [0])]})
     served.store._client.xadd(served.store.partitions[0].dead, {"reason": "-"})
     body = served.get("/api/v1/pipeline").get_json()
     assert (body["backlog"], body["dead_letters"], body["workers"]) == (1, 1, 0)
@@ -93,7 +93,7 @@ def test_alarms_name_values_by_their_labels(served, admin):
     """Values that were pushed above everybody are named as the registry does."""
     mechanism = served.mechanism("ui.theme")
     group = served.group("ui.theme", [], count=900, payloads=b64encode(mechanism.layout.pack(0, 1) * 900).decode())
-    served.post({"format": 1, "groups": [group]})
+    served.post({"format": 1, "app": "shop", "groups": [group]})
     served.drain()
     Watch(served.store, served.app.registry).check(int(time.time()))
     alarms = served.get("/api/v1/live", admin).get_json()["alarms"]
@@ -124,7 +124,7 @@ def test_rules_without_a_law_are_told_as_such(served, page):
     for day, n in enumerate([1000] * 8 + [6000], 1):
         honest = [0, 1] * (n // 2)
         group = served.group("ui.theme", honest)
-        served.post({"format": 1, "groups": [group]})
+        served.post({"format": 1, "app": "shop", "groups": [group]})
         served.drain()
         tally = next(
             key for key in served.store._client.scan_iter() if b":tally:ui.theme" in key and group["period"].encode() in key

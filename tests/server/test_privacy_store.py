@@ -56,7 +56,7 @@ def shop(serve):
 
 
 def send(shop, metric, values, **changes):
-    answer = shop.post({"format": 1, "groups": [shop.group(metric, values, **changes)]})
+    answer = shop.post({"format": 1, "app": "shop", "groups": [shop.group(metric, values, **changes)]})
     assert answer.status_code == 202, answer.json
 
 
@@ -109,7 +109,7 @@ def test_the_schema_is_complete(shop, store_url, tmp_path):
     assert Watch(store, declared).check(int(time()))
     scan()
     send(shop, "export", [0, 1] * 30)
-    assert shop.post({"format": 1, "groups": [shop.group("export", [1], version=9)]}).status_code == 422
+    assert shop.post({"format": 1, "app": "shop", "groups": [shop.group("export", [1], version=9)]}).status_code == 422
     send(shop, "gone", [1] * 50)
     shop.turn_the_hour()
     scan()
@@ -139,7 +139,7 @@ def test_the_schema_is_complete(shop, store_url, tmp_path):
     KeyStore(store).create("read", "somebody")
     shop.http.get("/api/v1/metrics", headers={"Authorization": f"Bearer {READ}"}, environ_base=ELSEWHERE)
     shop.http.get("/api/v1/metrics", headers={"Authorization": "Bearer rk_of_nobody_1234"}, environ_base=ELSEWHERE)
-    batch = {"format": 1, "groups": [shop.group("export", [1])]}
+    batch = {"format": 1, "app": "shop", "groups": [shop.group("export", [1])]}
     headers = {"Authorization": f"Bearer {INGEST}", "Idempotency-Key": "from-elsewhere"}
     assert shop.http.post("/v1/reports", json=batch, headers=headers, environ_base=ELSEWHERE).status_code == 202
     admit(shop)

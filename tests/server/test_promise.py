@@ -24,7 +24,7 @@ def test_uploads_are_refused_while_the_store_keeps_less(served, monkeypatch, cap
     """A store that was changed under a running server: 503, and nothing is taken; mended, it is used again."""
     import time
 
-    batch = {"format": 1, "groups": [served.group("ui.theme", [0, 1])]}
+    batch = {"format": 1, "app": "shop", "groups": [served.group("ui.theme", [0, 1])]}
     assert served.post(batch).status_code == 202
     later = time.monotonic() + 61
     monkeypatch.setattr(time, "monotonic", lambda: later)
@@ -45,7 +45,7 @@ def test_uploads_are_refused_while_the_store_keeps_less(served, monkeypatch, cap
 def test_a_server_says_that_an_outage_is_over(served, monkeypatch, caplog):
     """When the store takes an upload, or would take one; a query that is answered does not show that."""
     monkeypatch.setattr(outage, "_CALM_SECONDS", 0)
-    batch = {"format": 1, "groups": [served.group("ui.theme", [0, 1])]}
+    batch = {"format": 1, "app": "shop", "groups": [served.group("ui.theme", [0, 1])]}
     for works in (lambda: served.post(batch).status_code == 202, lambda: served.http.get("/readyz").status_code == 200):
         caplog.clear()
         served.store._client.config_set("min-replicas-to-write", 1)

@@ -55,7 +55,7 @@ def test_a_metric_before_any_report(served):
 def test_estimates_are_the_decoders(served):
     """The endpoint gives the decoder's numbers, the declared values in their order, and the hour when it was last counted."""
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-    served.post({"format": 1, "groups": [served.group("ui.theme", [0] * 60 + [1] * 30 + [2] * 10)]})
+    served.post({"format": 1, "app": "shop", "groups": [served.group("ui.theme", [0] * 60 + [1] * 30 + [2] * 10)]})
     served.drain()
     body = served.get("/api/v1/metrics/ui.theme?level=0.9").get_json()
     mechanism = served.mechanism("ui.theme")
@@ -83,6 +83,7 @@ def test_segments_and_periods_are_read_apart_and_together(served):
     served.post(
         {
             "format": 1,
+            "app": "shop",
             "groups": [
                 served.group("export.used", [1] * 3),
                 served.group("export.used", [1] * 4, segment="platform=macos"),
@@ -110,7 +111,7 @@ def test_segments_and_periods_are_read_apart_and_together(served):
 
 def test_nobody_is_withheld_in_a_trial(served):
     """A segment of which nothing came has no reports where others have some, also if no period is named."""
-    served.post({"format": 1, "groups": [served.group("export.used", [1] * 3)]})
+    served.post({"format": 1, "app": "shop", "groups": [served.group("export.used", [1] * 3)]})
     served.drain()
     for when in ("", f"&period={period.of(datetime.now(UTC), 'day')}"):
         answer = served.get(f"/api/v1/metrics/export.used?segment=platform=macos{when}")
@@ -119,7 +120,7 @@ def test_nobody_is_withheld_in_a_trial(served):
 
 def test_a_changed_definition_begins_a_new_count(served, registry_file):
     """Counts of another definition of the same version are never decoded with this one."""
-    served.post({"format": 1, "groups": [served.group("ui.theme", [0] * 10)]})
+    served.post({"format": 1, "app": "shop", "groups": [served.group("ui.theme", [0] * 10)]})
     served.drain()
     registry_file.write_text(registry_file.read_text().replace('"dark", "system"', '"system", "dark"'))
     assert served.restarted().get("/api/v1/metrics/ui.theme").get_json()["n"] == 0
@@ -179,7 +180,7 @@ def test_periods_are_pooled_with_the_error_of_people(serve, registry_file):
     days = [period.of(datetime.now(UTC) - timedelta(days=ago), "day") for ago in (1, 0)]
     for number, day in zip((30, 40), days, strict=True):
         for metric in ("ui.theme", "export.used"):
-            served.post({"format": 1, "groups": [served.group(metric, [1] * number, period=day)]})
+            served.post({"format": 1, "app": "shop", "groups": [served.group(metric, [1] * number, period=day)]})
     served.drain()
     admin, _ = KeyStore(served.store).create("admin", "owner")
     repeats = (30 * 4 + 10 * 1) / 70 - 1  # thirty people on both days
@@ -217,7 +218,7 @@ def test_a_device_may_answer_several_times_a_period(serve, registry_file):
     """Where a metric allows it, the error holds if every device did."""
     registry = registry_file.read_text("utf-8").replace('[metrics."export.used"]', '[metrics."export.used"]\nper_period = 4')
     served = serve(registry)
-    served.post({"format": 1, "groups": [served.group("export.used", [1] * 40 + [0] * 60)]})
+    served.post({"format": 1, "app": "shop", "groups": [served.group("export.used", [1] * 40 + [0] * 60)]})
     served.drain()
     mechanism = served.app.highest["export.used"].mechanism
     body = served.get("/api/v1/metrics/export.used").get_json()
@@ -231,7 +232,7 @@ def test_a_release_says_which_periods_it_covers(serve, registry_file):
     days = [period.of(datetime.now(UTC) - timedelta(days=ago), "day") for ago in (3, 2, 1)]
     empty = served.get("/api/v1/metrics/ui.theme").get_json()
     for day, n in zip(days, (100, 40, 70), strict=True):
-        served.post({"format": 1, "groups": [served.group("ui.theme", [0] * n, period=day)]})
+        served.post({"format": 1, "app": "shop", "groups": [served.group("ui.theme", [0] * n, period=day)]})
     assert served.get("/api/v1/metrics/ui.theme").get_json() == empty
     served.drain(days=5)
     first, second = {"first": None, "last": days[0]}, {"first": days[1], "last": days[2]}

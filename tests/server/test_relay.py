@@ -68,7 +68,7 @@ class World:
         self.sealer = Sealer("shop", relay.number, relay.public_key)
         self.key = KeyStore(served.store).create("relay", "Example Foundation")[0]
         self.now = datetime.now(UTC).timestamp()
-        self.forwarder = Forwarder(pools, self.forward, self.key)
+        self.forwarder = Forwarder("shop", pools, self.forward, self.key)
         web = Web(DEVICE_KEY, Reader(self.registry), pools, self.forwarder, Limits(0, 0))
         self.relay = create_app(web).test_client()
         self.answers = []
@@ -91,7 +91,7 @@ class World:
 
     def send(self, body, key="an upload", **headers):
         headers = {"Authorization": f"Bearer {DEVICE_KEY}", "Content-Type": "application/json", "Idempotency-Key": key} | headers
-        return self.relay.post("/v1/reports", data=body if isinstance(body, bytes) else encode(body), headers=headers)
+        return self.relay.post("/v1/reports", data=body if isinstance(body, bytes) else encode("shop", body), headers=headers)
 
     def close(self, days=2):
         """Let so much time pass for the relay that pools close and go."""
@@ -198,17 +198,17 @@ def test_no_report_of_a_device_comes_to_the_server_itself(world):
     """Sealed or not: a server that took one would see its address and time."""
     (report,) = world.reports("theme", [0])
     for sent in (report, report._replace(sealed=b"")):
-        answer = world.served.post(encode([sent]))
+        answer = world.served.post(encode("shop", [sent]))
         assert answer.status_code == 422
         assert answer.get_json()["errors"][0]["code"] == "relay_only"
-    assert world.served.post(encode([report]), Authorization=f"Bearer {world.key}").status_code == 401
+    assert world.served.post(encode("shop", [report]), Authorization=f"Bearer {world.key}").status_code == 401
 
 
 @pytest.mark.parametrize("key", [None, "pk_test_12345678", "rk_test_12345678"])
 def test_only_a_relay_sends_pools(world, key):
     """Devices and analysts have other keys."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    body = json.dumps({"format": 1, "pool": 9, "group": {}})
+    body = json.dumps({"format": 1, "app": "shop", "pool": 9, "group": {}})
     answer = world.served.http.post("/v1/pools", data=body, headers=headers | {"Content-Type": "application/json"})
     assert answer.status_code == 401
 
@@ -226,13 +226,29 @@ def test_only_a_relay_sends_pools(world, key):
 )
 def test_relay_and_server_check_a_group_alike(world, change, code):
     """By one rule: what the relay takes, the server takes."""
-    group = json.loads(encode(world.reports("theme", [0] * 5)))["groups"][0] | change
-    upload = world.send(json.dumps({"format": 1, "groups": [group]}).encode())
+    group = json.loads(encode("shop", world.reports("theme", [0] * 5)))["groups"][0] | change
+    upload = world.send(json.dumps({"format": 1, "app": "shop", "groups": [group]}).encode())
     assert upload.status_code == 422
     assert upload.get_json()["errors"][0]["code"] == code
     headers = {"Authorization": f"Bearer {world.key}", "Content-Type": "application/json"}
-    part = world.served.http.post("/v1/pools", data=json.dumps({"format": 1, "pool": 5, "group": group}), headers=headers)
+    part = world.served.http.post(
+        "/v1/pools", data=json.dumps({"format": 1, "app": "shop", "pool": 5, "group": group}), headers=headers
+    )
     assert part.get_json()["code"] == code
+
+
+def test_relay_and_server_take_reports_of_their_app_alone(world):
+    """What names another app is refused as a whole, so a device and a relay keep it."""
+    upload = world.send(encode("blog", world.reports("theme", [0] * 5)))
+    assert (upload.status_code, upload.get_json()["code"]) == (403, "other_app")
+    world.send(world.reports("theme", [0] * 5))
+    world.forwarder = Forwarder("blog", world.pools, world.forward, world.key)
+    world.close()
+    assert [answer["code"] for answer in world.answers] == ["other_app"]
+    assert world.counted("theme") == {}
+    world.forwarder = Forwarder("shop", world.pools, world.forward, world.key)
+    world.close()
+    assert world.counted("theme") == {"platform=linux": 5}
 
 
 def test_without_the_private_key_the_relay_keeps_its_pools(world, settings, caplog):

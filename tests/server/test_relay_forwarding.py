@@ -58,7 +58,7 @@ def test_after_no_answer_or_a_refusal_the_pool_stays(pools, caplog, fault):
     reports = sealed(PART + 1)
     pools.add([(crowd(), reports)])
     server = Server(fault, fault)
-    forwarder = Forwarder(pools, server, "rk")
+    forwarder = Forwarder("shop", pools, server, "rk")
     with caplog.at_level(logging.WARNING, "deniable.relay"):
         for now in (FIRST, FIRST + 9, FIRST + 10, FIRST + 29):
             forwarder.turn(now)
@@ -76,7 +76,7 @@ def test_a_pool_that_is_held_does_not_hold_others(pools):
     """Each transfer has its own pauses."""
     pools.add([(crowd("one"), sealed(3)), (crowd("two"), sealed(3))])
     server = Server(422)
-    forwarder = Forwarder(pools, server, "rk")
+    forwarder = Forwarder("shop", pools, server, "rk")
     forwarder.turn(FIRST)
     assert len(server.taken) == 1
     forwarder.turn(FIRST + 10)
@@ -88,13 +88,13 @@ def test_an_upload_has_one_group_and_no_address(pools):
     pools.add([(crowd(), sealed(3))])
     pools.close_due(FIRST)
     (part,) = pools.parts()
-    body = json.loads(encode(part))
+    body = json.loads(encode("shop", part))
     payloads = b64decode(body["group"].pop("payloads"))
     assert payloads == b"".join(part.reports)
     group = {"metric": "theme", "version": 1, "fingerprint": "0" * 16, "period": "2026-11-27", "segment": "", "count": 3}
-    assert body == {"format": 1, "pool": 3, "group": group}
+    assert body == {"format": 1, "app": "shop", "pool": 3, "group": group}
     sent = []
-    Forwarder(pools, lambda _, headers, __: sent.append(headers) or (202, {}, {}), "rk").turn(FIRST)
+    Forwarder("shop", pools, lambda _, headers, __: sent.append(headers) or (202, {}, {}), "rk").turn(FIRST)
     assert sent[0] == {
         "Authorization": "Bearer rk",
         "Content-Type": "application/json",

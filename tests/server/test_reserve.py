@@ -72,7 +72,7 @@ def upload(shop):
     @cache
     def body(number_of_segments):
         groups = [group | {"segment": segment} for segment in STRATA[:number_of_segments]]
-        return gzip.compress(json.dumps({"format": 1, "groups": groups}).encode())
+        return gzip.compress(json.dumps({"format": 1, "app": "shop", "groups": groups}).encode())
 
     return lambda number, segments=2100: shop.post(body(segments), key=f"upload {number}", Content_Encoding="gzip")
 
@@ -173,7 +173,7 @@ def test_sums_of_many_groups_are_read_one_at_a_time(shop, upload):
 
 def test_sums_are_not_copied_where_there_is_no_room(shop):
     """It is a fault of the chore, and they are copied when there is."""
-    shop.post({"format": 1, "groups": [shop.group("ui.search", [0], segment=STRATA[0])]})
+    shop.post({"format": 1, "app": "shop", "groups": [shop.group("ui.search", [0], segment=STRATA[0])]})
     Worker([shop.store]).run(Event(), burst=True)
     client = shop.store._client
     client.config_set("maxmemory", int(client.info("memory")["used_memory"] / 0.9))

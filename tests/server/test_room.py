@@ -48,7 +48,7 @@ def again(served):
 def upload(served, number):
     """Send an upload that takes room."""
     payloads = b64encode(b"\0" * EACH).decode()
-    body = json.dumps({"format": 1, "groups": [served.group("ui.theme", [0], count=EACH, payloads=payloads)]})
+    body = json.dumps({"format": 1, "app": "shop", "groups": [served.group("ui.theme", [0], count=EACH, payloads=payloads)]})
     answer = (
         served.post(body.encode(), key=f"upload {number}") if number % 2 else served.post(small(served), key=f"upload {number}")
     )
@@ -62,7 +62,9 @@ def upload(served, number):
 
 def small(served):
     """Return the same bytes at each call."""
-    return json.dumps({"format": 1, "groups": [served.group("ui.theme", [0, 0], payloads=b64encode(b"\0\0").decode())]}).encode()
+    return json.dumps(
+        {"format": 1, "app": "shop", "groups": [served.group("ui.theme", [0, 0], payloads=b64encode(b"\0\0").decode())]}
+    ).encode()
 
 
 def run(capsys, *arguments):

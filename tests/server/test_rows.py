@@ -60,7 +60,9 @@ def shop(serve):
 def send(shop, metric, values, of, **changes):
     declared = shop.app.registry.metrics[metric]
     values = [declared.position(value) if declared.type in ("number", "set", "string") else value for value in values]
-    assert shop.post({"format": 1, "groups": [shop.group(metric, values, period=of, **changes)]}).status_code == 202
+    assert (
+        shop.post({"format": 1, "app": "shop", "groups": [shop.group(metric, values, period=of, **changes)]}).status_code == 202
+    )
 
 
 @pytest.fixture

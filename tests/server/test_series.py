@@ -51,7 +51,7 @@ def shop(serve):
 
 def send(shop, metric, values, of, **changes):
     group_ = shop.group(metric, values, period=of, **changes)
-    assert shop.post({"format": 1, "groups": [group_]}).status_code == 202
+    assert shop.post({"format": 1, "app": "shop", "groups": [group_]}).status_code == 202
 
 
 def ask(shop, path, status=200):

@@ -23,7 +23,7 @@ REGISTRY = registry_toml(
 def shop(serve):
     served = serve(REGISTRY)
     for id_, n in (("plum", 20), ("apple", 5), ("melon", 50)):
-        assert served.post({"format": 1, "groups": [served.group(id_, [0, 1] * n)]}).status_code == 202
+        assert served.post({"format": 1, "app": "shop", "groups": [served.group(id_, [0, 1] * n)]}).status_code == 202
     served.drain()
     return served
 

@@ -61,7 +61,7 @@ def answer(served, n, held=None):
     """Let n devices answer, four words by their shares, and count their reports."""
     metric = served.app.registry.metrics["page"]
     held = held or [word for word, share in zip(WORDS, SHARES, strict=False) for _ in range(round(n * share))]
-    served.post({"format": 1, "groups": [served.group("page", [metric.position(word) for word in held])]})
+    served.post({"format": 1, "app": "shop", "groups": [served.group("page", [metric.position(word) for word in held])]})
     served.drain()
 
 
@@ -70,7 +70,7 @@ def answer_evenly(served, rows):
     layout = served.mechanism("page").layout
     cells = [layout.pack(row, cell) for row in range(rows) for cell in range(layout.width)]
     payloads = b64encode(b"".join(cells)).decode()
-    served.post({"format": 1, "groups": [served.group("page", [], payloads=payloads, count=len(cells))]})
+    served.post({"format": 1, "app": "shop", "groups": [served.group("page", [], payloads=payloads, count=len(cells))]})
     served.drain()
 
 

@@ -17,7 +17,7 @@ from .conftest import Alike
 
 
 def batch(*groups, **changes):
-    return {"format": 1, "groups": list(groups)} | changes
+    return {"format": 1, "app": "shop", "groups": list(groups)} | changes
 
 
 def test_what_is_taken(alike):
@@ -53,9 +53,9 @@ def test_headers(alike, headers):
         (b" ", None, "json"),
         (b"{", None, "json"),
         (b"{}", None, "batch_shape"),
-        (b'{"format": true, "groups": []}', None, "batch_shape"),
-        (b'{"format": 1, "groups": {}}', None, "batch_shape"),
-        (b'{"format": 1, "groups": [7]}', None, "batch_shape"),
+        (b'{"format": true, "app": "shop", "groups": []}', None, "batch_shape"),
+        (b'{"format": 1, "app": "shop", "groups": {}}', None, "batch_shape"),
+        (b'{"format": 1, "app": "shop", "groups": [7]}', None, "batch_shape"),
     ],
 )
 def test_bodies(alike, body, encoding, code):

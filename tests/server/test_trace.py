@@ -68,7 +68,7 @@ def test_a_problem_names_its_request(served):
 
 def test_a_line_for_each_request(served, events):
     """At level info a request is one line: its rule and not its address, what became of it, and nothing of the client."""
-    sent = served.post({"format": 1, "groups": [served.group("ui.theme", [0])]}, User_Agent="canary-agent")
+    sent = served.post({"format": 1, "app": "shop", "groups": [served.group("ui.theme", [0])]}, User_Agent="canary-agent")
     refused = served.get("/api/v1/metrics/canary-metric?segment=canary-segment")
     strange = served.http.open("/canary-path", method="CANARY")
     assert [each["event"] for each in events] == ["answered"] * 3
@@ -86,7 +86,7 @@ def test_a_line_for_each_request(served, events):
 def test_nothing_is_written_of_good_requests_at_the_default_level(served, lines):
     """At level warning an upload, a query and a page write nothing."""
     logging.getLogger().setLevel(logging.WARNING)
-    assert served.post({"format": 1, "groups": [served.group("ui.theme", [0])]}).status_code == 202
+    assert served.post({"format": 1, "app": "shop", "groups": [served.group("ui.theme", [0])]}).status_code == 202
     assert served.get("/api/v1/metrics").status_code == 200
     assert served.http.get("/login").status_code == 200
     assert lines == []

@@ -45,7 +45,9 @@ def outcome(answer, details, problem=None):
 @pytest.fixture
 def count(served):
     """Count some reports."""
-    served.post({"format": 1, "groups": [served.group("export.used", [1, 0] * 5), served.group("ui.theme", [0, 1, 2] * 5)]})
+    served.post(
+        {"format": 1, "app": "shop", "groups": [served.group("export.used", [1, 0] * 5), served.group("ui.theme", [0, 1, 2] * 5)]}
+    )
     served.drain()
     with served.flask.app_context():
         return next(iter(served.store.strata("export.used"))).period
@@ -216,7 +218,7 @@ def test_a_page_that_cannot_be_logged_is_not_shown(settings, served, monkeypatch
 
 def test_uploads_do_not_need_the_log(unlogged):
     """Reports are taken whether or not anything can be logged."""
-    assert unlogged.post({"format": 1, "groups": [unlogged.group("ui.theme", [0])]}).status_code == 202
+    assert unlogged.post({"format": 1, "app": "shop", "groups": [unlogged.group("ui.theme", [0])]}).status_code == 202
 
 
 def test_a_log_that_somebody_else_broke_goes_on(served):

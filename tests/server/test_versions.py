@@ -67,7 +67,7 @@ def group(shop, name, values, days=0, **changes):
 
 def accepted(shop, *groups):
     """Send groups; all of them are taken."""
-    answer = shop.post({"format": 1, "groups": list(groups)})
+    answer = shop.post({"format": 1, "app": "shop", "groups": list(groups)})
     assert (answer.status_code, answer.get_json()["rejected"]) == (202, 0), answer.get_json()
     return answer.get_json()["accepted"]
 
@@ -166,7 +166,7 @@ def test_versions_that_do_not_exist_are_said_so(shop):
             answer = shop.get(f"/api/v1/{path}/{name}", key)
             assert (answer.status_code, answer.get_json()["code"]) == (404, code)
         assert shop.get(f"/api/v1/{path}/theme@3", key).get_json()["detail"] == "theme has no version '3': its versions are 2, 1"
-    wrong = shop.post({"format": 1, "groups": [group(shop, "theme@1", [0], version=3)]}).get_json()
+    wrong = shop.post({"format": 1, "app": "shop", "groups": [group(shop, "theme@1", [0], version=3)]}).get_json()
     assert wrong["errors"][0]["detail"] == "theme has no version 3 here: its versions are 2, 1"
 
 
@@ -186,7 +186,7 @@ def test_an_end_ends_an_older_version_alone(settings, folder):
     (folder / "0002.toml").write_text(NEW, "utf-8")
     shop = Served(replace(settings, registry=str(folder)))
     accepted(shop, group(shop, "theme@2", [0]))
-    refused = shop.post({"format": 1, "groups": [group(shop, "theme@1", [0])]}).get_json()
+    refused = shop.post({"format": 1, "app": "shop", "groups": [group(shop, "theme@1", [0])]}).get_json()
     assert refused["errors"][0]["code"] == "metric_expired"
 
 
@@ -270,7 +270,7 @@ def test_nothing_rests_on_few_reports_of_a_version(shop):
 def test_the_owner_sees_each_version(shop):
     """Live numbers are of one version each, and so are refusals."""
     accepted(shop, group(shop, "theme@1", [0] * 7), group(shop, "theme@2", [0] * 5))
-    shop.post({"format": 1, "groups": [group(shop, "theme@1", [0] * 3, period="2020-01-01")]})
+    shop.post({"format": 1, "app": "shop", "groups": [group(shop, "theme@1", [0] * 3, period="2020-01-01")]})
     shop.drain()
     admin = KeyStore(shop.store).create("admin", "")[0]
     live = shop.get("/api/v1/live", admin).get_json()["metrics"]
@@ -336,7 +336,7 @@ def test_late_reports_of_a_former_version_end_with_its_grace(edited):
     assert record.replaced == pytest.approx(datetime.now(UTC).timestamp(), abs=60)
     edited.store.definitions.put({name: record._replace(replaced=record.replaced - 10 * 86400).written()})
     late = edited.restarted()
-    refused = late.post({"format": 1, "groups": [group(edited.before, "theme@1", [0])]}).get_json()
+    refused = late.post({"format": 1, "app": "shop", "groups": [group(edited.before, "theme@1", [0])]}).get_json()
     assert (refused["errors"][0]["code"], "ended on" in refused["errors"][0]["detail"]) == ("metric_expired", True)
     assert late.get("/api/v1/metrics/theme@1").get_json()["n"] == 200
     with_it = late.service.settings.registry
@@ -380,5 +380,5 @@ def test_while_the_store_is_away_nothing_of_a_former_version_is_refused_for_good
     late = edited.restarted()
     with monkeypatch.context() as away:
         away.setattr(definitions, "completed", Mock(side_effect=StoreError("away")))
-        assert late.post({"format": 1, "groups": [group(edited.before, "theme@1", [0])]}).status_code == 503
+        assert late.post({"format": 1, "app": "shop", "groups": [group(edited.before, "theme@1", [0])]}).status_code == 503
     accepted(late, group(edited.before, "theme@1", [0]))

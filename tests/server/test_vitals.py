@@ -122,6 +122,7 @@ def test_uploads_are_counted_to_the_unit(watched):
     bits = watched.mechanism("plugin").layout.payload_size
     batch = {
         "format": 1,
+        "app": "shop",
         "groups": [
             watched.group("ui.theme", [0, 1, 2, 0, 1]),
             watched.group("country", [3, 4, 5]),
@@ -136,7 +137,7 @@ def test_uploads_are_counted_to_the_unit(watched):
         (8, 11, True),
         (8, 11, True),
     ]
-    refused = {"format": 1, "groups": [watched.group("ended", [0, 1, 1])]}
+    refused = {"format": 1, "app": "shop", "groups": [watched.group("ended", [0, 1, 1])]}
     assert watched.post(refused).status_code == 422
     assert watched.post(refused, "one").status_code == 422
     assert watched.post(b"{").status_code == 400
@@ -158,7 +159,7 @@ def test_uploads_are_counted_to_the_unit(watched):
 def test_reports_that_were_told_to_come_again_are_not_counted(watch):
     """With the backlog full, neither the good nor the bad reports of an upload are counted: they will come again."""
     watched = watch(max_backlog=1)
-    batch = {"format": 1, "groups": [watched.group("ui.theme", [0]), watched.group("ui.theme", [0, 1], version=9)]}
+    batch = {"format": 1, "app": "shop", "groups": [watched.group("ui.theme", [0]), watched.group("ui.theme", [0, 1], version=9)]}
     assert watched.post(batch).status_code == 202
     start = samples(watched)
     assert watched.post(batch, "again").status_code == 503
@@ -176,7 +177,7 @@ def test_reports_that_were_told_to_come_again_are_not_counted(watch):
 def test_nobody_inflates_what_is_refused(watched):
     """A group that claims more reports than it can hold is counted as what it can hold at most."""
     group = watched.group("ui.theme", [0, 1], version=9)
-    body = watched.post({"format": 1, "groups": [group | {"count": 1_000_000}]}).get_json()
+    body = watched.post({"format": 1, "app": "shop", "groups": [group | {"count": 1_000_000}]}).get_json()
     assert body["rejected"] == 1_000_000
     results = samples(watched)[series("reports_rejected_total", app="shop", code="unknown_version")]
     assert results == len(group["payloads"])
@@ -198,7 +199,10 @@ def test_junk_makes_no_series(watched):
         ):
             watched.http.open(path, method=method, query_string={word: word}, headers={"User-Agent": word})
     for field in ("metric", "period", "segment", "fingerprint", "payloads"):
-        assert watched.post({"format": 1, "groups": [watched.group("ui.theme", [0]) | {field: word}]}).status_code == 422
+        assert (
+            watched.post({"format": 1, "app": "shop", "groups": [watched.group("ui.theme", [0]) | {field: word}]}).status_code
+            == 422
+        )
     for body in (word.encode(), b"{}", b'{"format": "junk-f00d"}', b"[" * 9999, b"\xff"):
         assert watched.post(body).status_code == 400
     for headers in ({"Content_Type": f"text/{word}"}, {"Content_Encoding": word}, {"Authorization": f"Basic {word}"}):
@@ -232,7 +236,7 @@ def test_gauges_tell_the_state(watched):
     assert start[series("store_up")] == 1
     assert start[series("backlog_limit_batches")] == 50
     for _ in range(3):
-        assert watched.post({"format": 1, "groups": [watched.group("ui.theme", [0])]}).status_code == 202
+        assert watched.post({"format": 1, "app": "shop", "groups": [watched.group("ui.theme", [0])]}).status_code == 202
     waiting = samples(watched)
     assert waiting[series("backlog_batches", app="shop")] == 3
     assert series("lag_seconds", app="shop") not in waiting  # no worker ever came
@@ -272,13 +276,13 @@ def test_the_stores_memory_is_shown_beside_its_limit(watched):
 def test_a_store_that_is_away_is_told(watch, store_url):
     """Without the store a scrape says so, and still has all that was counted."""
     watched = watch()
-    assert watched.post({"format": 1, "groups": [watched.group("ui.theme", [0, 1])]}).status_code == 202
+    assert watched.post({"format": 1, "app": "shop", "groups": [watched.group("ui.theme", [0, 1])]}).status_code == 202
     assert samples(watched)[series("store_up")] == 1
     with connect(store_url) as operator:
         operator.acl_setuser("default", enabled=True, nopass=True, commands=["-@all", "+acl"], reset_keys=False)
         try:
             results = samples(watched)
-            assert watched.post({"format": 1, "groups": [watched.group("ui.theme", [0])]}).status_code == 503
+            assert watched.post({"format": 1, "app": "shop", "groups": [watched.group("ui.theme", [0])]}).status_code == 503
             after = samples(watched)
         finally:
             operator.acl_setuser("default", enabled=True, nopass=True, commands=["+@all"], reset_keys=False)

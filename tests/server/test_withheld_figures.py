@@ -43,7 +43,7 @@ def shop(serve, store_url):
             send(served, "spent", [number] * n, TODAY, segment=f"platform={name}")
             send(served, "size", [number] * n, TODAY, segment=f"platform={name}")
             ends = served.group("kept", [0, 1] * (n // 2), period=TODAY, segment=f"platform={name}")  # of 5, as devices round it
-            assert served.post({"format": 1, "groups": [ends]}).status_code == 202
+            assert served.post({"format": 1, "app": "shop", "groups": [ends]}).status_code == 202
             send(served, "theme", [{"macos": 1, "beos": 2}.get(name, 0)] * n, TODAY, segment=f"platform={name}")
         served.drain(days=5)
 

@@ -182,7 +182,7 @@ class Answers:
             tag = mechanisms_tag(metric)
             stratum = Stratum(metric.id, metric.version, tag, part["period"], part["segment"])
             reports.append(Report(stratum, bytes.fromhex(part["payload"])))
-        return {"body": json.loads(encode(reports))}
+        return {"body": json.loads(encode(self.registry.app, reports))}
 
     def restrict(self, request):
         written = request["metrics"]

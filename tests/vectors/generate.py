@@ -329,7 +329,7 @@ def report_vectors() -> dict[str, Any]:
         Stratum("age", 1, tags[3]["fingerprint"], "2026-11", ""),
     ]
     reports = [(0, "00"), (0, "02"), (2, "05"), (1, "01"), (0, "01"), (2, "00")]
-    body = encode(Report(strata[i], bytes.fromhex(payload)) for i, payload in reports)
+    body = encode("shop", (Report(strata[i], bytes.fromhex(payload)) for i, payload in reports))
     return {"fingerprints": tags, "strata": [list(s) for s in strata], "reports": reports, "body": body.decode()}
 
 

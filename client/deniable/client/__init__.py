@@ -127,7 +127,7 @@ class Client:
                 # What an earlier run left on disk goes, too: no later run may send it.
                 forget(directory, clock)
             elif not dsn:
-                self._turn_off("no DSN was given; pass one to init, or set DENIABLE_DSN", developed=tried_out())
+                self._turn_off("no DSN was given; pass one to init, or set DENIABLE_DSN", developed=bool(consent) and tried_out())
             else:
                 address = Dsn.parse(dsn, allow_http=allow_http)
                 address.check_app(loaded.app)

@@ -47,7 +47,7 @@ class Drops(NamedTuple):
 
     dropped: Counter[str]  # those that were not reported, by reason
     by_metric: Counter[tuple[str, str]]  # the same by reason and metric, but those of no metric
-    undeclared: Counter[str]  # those that their metric does not declare, by metric; none unless the app is developed
+    undeclared: Counter[str]  # those that were reported as another answer, by metric; none unless the app is developed
     clipped: Counter[str]  # the same of numbers beyond the range
 
     def since(self, before: Drops) -> Drops:
@@ -131,7 +131,9 @@ class Counts:
             known = known or {about: facts or self._facts_of(reason, None)}
             self._facts |= known
             if reason not in _ELSEWHERE and not quiet:
-                self.tell(reason, [*concerned], ", ".join(dict.fromkeys(filter(None, known.values()))))
+                self.tell(
+                    reason, [*concerned] or [*filter(None, [metric])], ", ".join(dict.fromkeys(filter(None, known.values())))
+                )
         return False
 
     def mistake(
@@ -139,10 +141,11 @@ class Counts:
         metric: str,
         *,
         named: bool,  # whether the app is developed: elsewhere no text may say that an answer was undeclared
+        reported: bool,  # whether a report was made
     ) -> None:
-        """Count an undeclared answer."""
+        """Count an undeclared answer. Of its metric those alone are counted that were reported as another one."""
         self.undeclared += 1
-        if named:
+        if named and reported:
             _count(self._undeclared, metric)
 
     def clip(
@@ -150,11 +153,12 @@ class Counts:
         metric: str,
         *,
         named: bool,  # as for `mistake`
+        reported: bool,
         of_set: bool = False,
     ) -> None:
         """Count a number beyond the range of its metric, or a set that was cut."""
         self.clipped += 1
-        if named:
+        if named and reported:
             _count(self._clipped, metric)
             if of_set:
                 self._sets.add(metric)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
 _NUMBERS: dict[str, Any] = {"flush_at": int, "flush_interval": float, "queue_size": int, "timeout": float, "max_tries": int}
 
 VARIABLES: dict[str, str] = {
@@ -38,8 +39,14 @@ def caller() -> FrameType:
 
 
 def tried_out() -> bool:
-    """Return whether a script, a notebook or a prompt calls us itself, as where Python shows deprecations. No packed app does."""
-    return not getattr(sys, "frozen", False) and caller().f_globals.get("__name__") == "__main__"
+    """Return whether a script, a notebook, a prompt, or a module that is not installed calls us. No packed app does."""
+    if getattr(sys, "frozen", False):
+        return False
+    frame = caller()
+    path = Path(frame.f_code.co_filename)
+    # The folder is that of an app's source. A module that was installed, or is within an archive, is on the device of a person.
+    source = path.is_file() and _INSTALLED.isdisjoint(path.parts)
+    return source or frame.f_globals.get("__name__") == "__main__"
 
 
 def sender_settings() -> SenderSettings:

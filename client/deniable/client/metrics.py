@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 100  # characters that are looked at of a name that is not declared
 _UNNAMED = "; the name itself is told where the DSN leads to localhost, and with strict=True"
 _UNEXPLAINED = f"explain was given a metric that the registry does not declare{_UNNAMED}"
-_SWAPPED = "the arguments are swapped: write the metric first, and then the answer"
 _LEFT_OUT = "the served registry leaves it out"
 _MOST_UNKNOWN = 100  # the nearest declared name is searched for this many unknown names
 
@@ -154,7 +153,7 @@ class Metrics:
         if type(metric) is str and metric in self.off:
             return ParameterError(f"{metric} is off: {self.off[metric]}")
         if self._is_swapped(value):
-            return ParameterError(_SWAPPED)
+            return ParameterError(ANSWERS["swapped"].words())
         # What is no declared name may be an answer of any length.
         name = metric[:_LONGEST_NAME] if type(metric) is str else metric
         return ParameterError(f"{name!r} is not declared in the registry{did_you_mean(metric, self._declared)}")
@@ -170,20 +169,20 @@ class Metrics:
         """Count an answer to a metric that is not prepared, and say why; return False."""
         if isinstance(metric, str) and metric in self.off:
             return self._counts.drop("off", error=error, metric=metric, facts=self.off[metric])  # `use` has told it
+        if self._is_swapped(value):
+            return self._counts.drop("swapped", error=error, metric=str(value))
         name, earlier = "", self._counts.dropped["unknown_metric"]
         if error is None:
-            self._warn_of_unknown(metric, value, earlier, named=named)
-            if named and type(metric) is str and earlier < _MOST_UNKNOWN and not self._is_swapped(value):
+            self._warn_of_unknown(metric, earlier, named=named)
+            if named and type(metric) is str and earlier < _MOST_UNKNOWN:
                 name = metric[:_LONGEST_NAME]
         return self._counts.drop("unknown_metric", error=error, metric=name)
 
-    def _warn_of_unknown(self, metric: object, value: object, earlier: int, *, named: bool) -> None:
+    def _warn_of_unknown(self, metric: object, earlier: int, *, named: bool) -> None:
         from deniable.messages.lookalike import nearest  # noqa: PLC0415 - only a mistake needs it
 
         about = ANSWERS["unknown_metric"]
-        if self._is_swapped(value):
-            warn_once(str(value), "unknown_metric", _SWAPPED)
-        elif type(metric) is not str:
+        if type(metric) is not str:
             warn_once(
                 "record", "unknown_metric", f"the metric is no text but of type {type(metric).__name__}; write its id first"
             )

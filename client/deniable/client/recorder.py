@@ -133,7 +133,7 @@ class Recorder:
         if prepared.clipped(position, value):
             self._clip(prepared.metric, value, reported=not dropped)
         if fault is not None:
-            self._counts.mistake(prepared.metric.id, named=self._developed)
+            self._counts.mistake(prepared.metric.id, named=self._developed, reported=not dropped)
             if isinstance(fault, ParameterError) and self._developed:
                 from deniable.client.undeclared import became, undeclared  # noqa: PLC0415 - only a mistake needs it
 
@@ -147,7 +147,7 @@ class Recorder:
 
     def _clip(self, metric: Metric, value: object, *, reported: bool) -> None:
         """Count what is clipped, and warn about it while the app is developed: the unit of a number may be wrong."""
-        self._counts.clip(metric.id, named=self._developed, of_set=metric.kind.options)
+        self._counts.clip(metric.id, named=self._developed, reported=reported, of_set=metric.kind.options)
         if self._developed:
             from deniable.client.undeclared import clipped  # noqa: PLC0415 - as in `_record`
 
@@ -180,7 +180,7 @@ class Recorder:
             else:
                 outcome = self._permanent_responses.complete(prepared, block.occasion, position)
             if prepared.clipped(position, number):  # a block may take any time, so nobody is warned
-                self._counts.clip(prepared.metric.id, named=self._developed)
+                self._counts.clip(prepared.metric.id, named=self._developed, reported=not isinstance(outcome, str))
         except Exception as error:  # noqa: BLE001 - counted; the report is lost
             self._counts.swallow(error, "timed")
             return None

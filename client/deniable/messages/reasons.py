@@ -56,6 +56,7 @@ ANSWERS: Mapping[str, Reason] = {
         "the registry does not declare the metric",
         "correct the name, or add the metric to metrics.toml",
     ),
+    "swapped": Reason("the arguments are swapped", "write the metric first, and then the answer"),
     "off": Reason("the metric is off", "mend that; each metric that is on is recorded"),
     "expired": Reason(
         "its collection has ended",
@@ -234,6 +235,10 @@ SERVED: Mapping[str, Reason] = {
 CODES: Mapping[str, Reason] = {
     "missing_key": Reason("the upload came without its key", "see whether a proxy removes the header Authorization"),
     "unknown_key": Reason("the server does not know the DSN's key", f"{_KEY}; what waits is kept for two days"),
+    "other_app": Reason(
+        "the DSN's key is of another app than metrics.toml",
+        "write the key of this app into the DSN: `deniable serve` prints one for each app; what waits is kept for two days",
+    ),
     **dict.fromkeys(
         ("not_found", "serves_ingest"),
         Reason("the server has no such address", "correct the path of the DSN: https://KEY@host[/prefix]/app"),

@@ -46,7 +46,7 @@ def check(
     """Check a batch; return the answer and the accepted reports, or raise `Refused` if none is accepted."""
     accepted: list[Report] = []
     errors: list[dict[str, Any]] = []
-    for number, group in enumerate(groups(body)):
+    for number, group in enumerate(groups(body, registry.app if registry else None)):
         try:
             good, bad = _taken(group, registry)
         except Refused as refusal:

@@ -298,7 +298,7 @@ class StubServer:
             except Refused as refusal:
                 self._attempts.append(Attempt(key, int(refusal.status), refusal.code))
                 headers = failure.headers if failure else {}
-                return refusal.status, headers, _problem(refusal.status, refusal.code) | refusal.extra
+                return refusal.status, headers, _problem(refusal.status, refusal.code, refusal.detail) | refusal.extra
             self._attempts.append(Attempt(key, int(HTTPStatus.ACCEPTED), ""))
             self._changed.notify_all()
             return HTTPStatus.ACCEPTED, {}, answer
@@ -319,8 +319,8 @@ class StubServer:
         return answer | {"duplicate": False}
 
 
-def _problem(status: int, code: str) -> dict[str, Any]:
-    return {"type": f"{addresses.PROBLEM}{code}", "status": status, "code": code}
+def _problem(status: int, code: str, detail: str = "") -> dict[str, Any]:
+    return {"type": f"{addresses.PROBLEM}{code}", "status": status, "code": code} | ({"detail": detail} if detail else {})
 
 
 class _Server(ThreadingHTTPServer):

@@ -95,6 +95,7 @@ class Delivery:
         orders: Orders,  # what the app wants
         courier: Courier,  # makes the requests
     ) -> None:
+        self.app = dsn.app  # whose reports it delivers
         self._dsn = dsn
         self.timeout = timeout
         self._orders = orders

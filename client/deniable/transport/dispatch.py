@@ -153,7 +153,7 @@ class Dispatch:
 
     def _make_and_deliver(self, reports: tuple[Report, ...]) -> None:
         try:
-            batch = Batch.of(tuple(map(self._sealer, reports)) if self._sealer else reports)
+            batch = Batch.of(self._delivery.app, tuple(map(self._sealer, reports)) if self._sealer else reports)
         except Exception as error:  # noqa: BLE001 - as below
             self._lose(error, reports, self._outbox.settle)
         else:

@@ -20,6 +20,7 @@ _FORMAT = 1  # the format of `Batch.write`, not of the body
 class Batch:
     """An encoded upload. Every attempt sends the same bytes, and after one that may have arrived the same key, for good."""
 
+    app: str  # the app that its reports are of
     key: str  # the idempotency key, a random UUID
     body: bytes  # the upload's JSON, see `deniable.wire.report`
     reports: tuple[Report, ...]  # the reports of the body
@@ -27,11 +28,11 @@ class Batch:
     HEAD: ClassVar[int] = 100  # bytes of a written batch that say how many reports it has
 
     @classmethod
-    def of(cls, reports: tuple[Report, ...]) -> Batch:
+    def of(cls, app: str, reports: tuple[Report, ...]) -> Batch:
         """Encode reports with a new random key."""
         from uuid import uuid4  # noqa: PLC0415 - the app's thread never needs it
 
-        return cls(str(uuid4()), encode(reports), reports, time.time())
+        return cls(app, str(uuid4()), encode(app, reports), reports, time.time())
 
     def halves(self) -> tuple[Batch, Batch]:
         """Split a batch of two reports or more."""
@@ -41,7 +42,7 @@ class Batch:
         half = len(reports) // 2
         first, second = (
             # The second is a little younger, so that they are sent in this order.
-            Batch(_derived(self.key, part), encode(selection), tuple(selection), self.created + part / 1000)
+            Batch(self.app, _derived(self.key, part), encode(self.app, selection), tuple(selection), self.created + part / 1000)
             for part, selection in enumerate((reports[:half], reports[half:]))
         )
         return first, second
@@ -87,9 +88,10 @@ class Batch:
             document = json.loads(data)
             _require(document["format"] == _FORMAT)
             body = document["body"].encode()
-            reports = tuple(_decode(json.loads(body), document.get("opened")))
-            batch = cls(key, body, reports, float(document["made"]))
-            _require(0 < len(reports) == document["reports"] and math.isfinite(batch.created))
+            content = json.loads(body)
+            reports = tuple(_decode(content, document.get("opened")))
+            batch = cls(content["app"], key, body, reports, float(document["made"]))
+            _require(isinstance(batch.app, str) and 0 < len(reports) == document["reports"] and math.isfinite(batch.created))
         except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
             rule = "a batch holds when it was made, a body and the number of reports in it"
             raise PayloadError("spool_file", rule) from None

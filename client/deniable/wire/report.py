@@ -2,13 +2,14 @@
 
 ::
 
-    {"format": 1, "groups": [{
+    {"format": 1, "app": "shop", "groups": [{
         "metric": "ui.theme", "version": 1, "fingerprint": "6f0c2a9e51b3d784",
         "period": "2026-11-21", "segment": "platform=linux",
         "count": 3, "payloads": "base64 of the payloads, one after another"}]}
 
-Reports of one stratum are a group. Groups and payloads are sorted, so their order says nothing. There is no time and no name of
-the device in it. The payloads of metrics with `shuffled` are sealed, each by itself.
+All are of one app. A server refuses an upload whose app is not that of its key. Reports of one stratum are a group. Groups and
+payloads are sorted, so their order says nothing. There is no time and no name of the device in it. The payloads of metrics with
+`shuffled` are sealed, each by itself.
 """
 
 from __future__ import annotations
@@ -65,10 +66,14 @@ def _sent(report: Report) -> bytes:
     return report.sent
 
 
-def encode(reports: Iterable[Report]) -> bytes:
+def encode(
+    app: str,  # the app whose registry the reports are made by
+    reports: Iterable[Report],
+) -> bytes:
     """Write the body of an upload: JSON in UTF-8."""
     document = {
         "format": FORMAT,
+        "app": app,
         "groups": [
             stratum._asdict() | {"count": len(group), "payloads": b64encode(b"".join(map(_sent, group))).decode()}
             for stratum, group in grouped(reports)

@@ -141,8 +141,8 @@ export class Telemetry<S extends Sheet> {
     const strange = metric.segments.find((name) => !this.options.registry.segments[name]?.includes(segments[name] ?? ""));
     const why = metric.off ?? refusal(metric);
     if (why) return why;
-    if (permanent && !this.#store.lasts) return "it needs a state that lasts";
-    if (metric.allowance.cost > (cap ?? Infinity) * 1e6) return "it spends more than `caps` allow";
+    if (permanent && !this.#store.lasts) return "it needs a lasting state";
+    if (metric.allowance.cost > (cap ?? Infinity) * 1e6) return "it is above `caps`";
     return strange === undefined ? null : `the segment "${strange}" has no declared value`;
   }
 

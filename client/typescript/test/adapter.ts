@@ -114,7 +114,7 @@ const answers: { [request: string]: (request: Request) => unknown } = {
       version: sheet.metrics[report.metric]!.version,
       fingerprint: sheet.metrics[report.metric]!.fingerprint,
     }));
-    return { body: JSON.parse(bodyOf(full)) as unknown };
+    return { body: JSON.parse(bodyOf(sheet.app, full)) as unknown };
   },
   restrict({ text, metrics }) {
     const said = read(text);

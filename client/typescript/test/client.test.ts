@@ -192,7 +192,7 @@ test("without room for another response the last one is reported again", async (
 
 test("memory is chosen by name, keeps no responses, and says how long it remembers", async () => {
   const telemetry = client({ state: "memory" });
-  assert.equal(telemetry.stats().off["l_grr"], "it needs a state that lasts");
+  assert.equal(telemetry.stats().off["l_grr"], "it needs a lasting state");
   assert.equal(await anything(telemetry, "l_grr", "a"), false);
   assert.equal(await anything(telemetry, "grr", "0"), true);
   assert.match((await telemetry.explain("grr"))!.lines.join(" "), /until this page ends/);

@@ -96,7 +96,7 @@ _OWNING: Codes = KEYED | {403: ("admin_only",)}
 """Codes of operations for admin keys."""
 
 _ENCODING = _parameter("header", "Content-Encoding", {"enum": ["identity", "gzip"]}, "gzip: one member")
-_BODY: Codes = KEYED | {413: ("inflated_too_large",), 415: ("media_type", "content_encoding")}
+_BODY: Codes = KEYED | {403: ("other_app",), 413: ("inflated_too_large",), 415: ("media_type", "content_encoding")}
 _READ = ("gzip", "json", "batch_shape", "batch_format")
 _FULL = ("app_not_served", "backlog_full", "store_full", "serves_query")
 _OF_GROUPS = tuple(code for code in REJECTIONS if code not in ("relay_only", "index_range", "row_range", "padding_bits"))

@@ -30,7 +30,7 @@ while (taken := spool.take()) is not None:
 
 def batch() -> Batch:
     stratum = Stratum("m", 1, "0" * 16, "2026-01-01", "")
-    return Batch.of((Report(stratum, b"one"), Report(stratum, b"two")))
+    return Batch.of("shop", (Report(stratum, b"one"), Report(stratum, b"two")))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

@@ -53,7 +53,7 @@ def test_a_fork_under_a_held_lock(sending, spool, in_child):
         import signal
 
         signal.alarm(60)  # the child dies of it rather than wait for ever
-        return repr((sender.submit(reports(1)[0]), spool.put(Batch.of(tuple(reports(1)))))).encode()
+        return repr((sender.submit(reports(1)[0]), spool.put(Batch.of("shop", tuple(reports(1)))))).encode()
 
     try:
         assert in_child(child) == b"(None, True)"
@@ -84,7 +84,7 @@ def test_a_stop_outlives_every_pause(sending, spool, in_child):
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_shares_the_spool(sending, spool, in_child):
     """A child made while its parent sends has a sender and a spool that work, and takes nothing from its parent."""
-    spool.put(Batch.of(tuple(reports(4))))
+    spool.put(Batch.of("shop", tuple(reports(4))))
     post = Hanging()
     sender = sending(post, SenderSettings(flush_at=2, flush_interval=60), count=3, spool=spool)
     assert post.entered.wait(60)

@@ -579,6 +579,7 @@ def body_of(sheet, reports):
     names = ("metric", "version", "fingerprint", "period", "segment")
     document = {
         "format": 1,
+        "app": sheet["app"],
         "groups": [
             {
                 **dict(zip(names, key, strict=True)),

@@ -169,7 +169,7 @@ class Service:
             if n
         ]
         key = {"Authorization": f"Bearer pk_of_{app}_1234", "Idempotency-Key": str(uuid4())}
-        return (post or self.post)("/v1/reports", json={"format": 1, "groups": groups}, headers=key)
+        return (post or self.post)("/v1/reports", json={"format": 1, "app": "shop", "groups": groups}, headers=key)
 
     def group(self, metric, period, segment, payloads):
         """Make a group of reports, whatever is in them."""
@@ -567,7 +567,7 @@ def test_alarms_are_told_to_no_reader(closed):
     payloads = mechanisms.of(SHOP.metrics["rare"]).layout.pack(0, 1) * 300
     plain = closed.group("rare", TODAY, "", payloads)
     key = {"Authorization": "Bearer pk_of_shop_1234", "Idempotency-Key": str(uuid4())}
-    assert closed.post("/v1/reports", json={"format": 1, "groups": [plain]}, headers=key).status_code == 202
+    assert closed.post("/v1/reports", json={"format": 1, "app": "shop", "groups": [plain]}, headers=key).status_code == 202
     closed.drained()
     store = closed.store("shop")
     Watch(store, SHOP).check(int(time.time()))

@@ -623,7 +623,7 @@ def batch(registry, metric, values):
         "count": len(values),
         "payloads": b64encode(b"".join(mechanism.randomize(value) for value in values)).decode(),
     }
-    return {"format": 1, "groups": [group]}
+    return {"format": 1, "app": "shop", "groups": [group]}
 
 
 def look_after_dead_letters(store):

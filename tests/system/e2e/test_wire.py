@@ -769,5 +769,7 @@ def test_what_the_page_forbids_is_refused(stack, change, code):
     entry = sheet(REGISTRY)["metrics"]["coin"]
     group = {"metric": "coin", "version": 1, "fingerprint": entry["fingerprint"], "segment": "", "count": 1, "payloads": "AQ=="}
     group["period"] = foreign.period(datetime.now(UTC), "day")
-    status, answer = foreign.upload(stack.url, "PUBLIC_KEY", json.dumps({"format": 1, "groups": [group | change]}).encode())
+    status, answer = foreign.upload(
+        stack.url, "PUBLIC_KEY", json.dumps({"format": 1, "app": "shop", "groups": [group | change]}).encode()
+    )
     assert (status, answer["code"], answer["errors"][0]["code"]) == (422, "all_rejected", code)

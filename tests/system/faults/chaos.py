@@ -211,7 +211,7 @@ class Stage:
                 "payloads": b64encode(payloads).decode(),
             }
             groups.append(group)
-        body = requests.models.complexjson.dumps({"format": 1, "groups": groups}).encode()
+        body = requests.models.complexjson.dumps({"format": 1, "app": "shop", "groups": groups}).encode()
         return Upload(str(UUID(int=chance.getrandbits(128))), body, counted)
 
     @property

@@ -165,7 +165,7 @@ class Observed:
             "payloads": b64encode(b"".join(map(mechanism.randomize, values))).decode(),
         }
         headers = {"Idempotency-Key": key or f"key-{next(self._numbers)}", "Content-Type": "application/json"}
-        body = dumps({"format": 1, "groups": [group | changes]}).encode()
+        body = dumps({"format": 1, "app": "shop", "groups": [group | changes]}).encode()
         return self.ask("/v1/reports", body, Authorization=f"Bearer {INGEST}", **headers)
 
     def numbers(self) -> dict[tuple, float]:

@@ -285,7 +285,7 @@ def read(form, line):
 
 def test_nothing_tells_a_time(served):
     """Once counted, an upload has left no entry, and nothing that is finer than its hour."""
-    assert served.upload(json.dumps({"format": 1, "groups": [served.group("page")]}).encode()) == 202
+    assert served.upload(json.dumps({"format": 1, "app": "shop", "groups": [served.group("page")]}).encode()) == 202
     served.drained()
     (key,) = served.redis.scan_iter(match="*:seen:[0-9]*")
     assert served.redis.expiretime(key) % 86_400 == 0
@@ -300,7 +300,7 @@ def test_nothing_tells_a_time(served):
 
 
 def uploads(served):
-    good = json.dumps({"format": 1, "groups": [served.group("page"), served.group("used")]}).encode()
+    good = json.dumps({"format": 1, "app": "shop", "groups": [served.group("page"), served.group("used")]}).encode()
     assert served.upload(good) == 202
     assert served.upload(gzip.compress(good), Content_Encoding="gzip") == 202
     assert served.upload(good + b" ") == 422
@@ -312,15 +312,15 @@ def uploads(served):
         served.group("page", payloads=b64encode(b"canary-body").decode()),
         served.group("page", fingerprint="canary-body"),
     ]
-    mixed = json.dumps({"format": 1, "groups": [served.group("page"), *strange]}).encode()
+    mixed = json.dumps({"format": 1, "app": "shop", "groups": [served.group("page"), *strange]}).encode()
     assert served.upload(mixed, **{"Idempotency-Key": f"{KEY}-2"}) == 202
     bad = {"Idempotency-Key": f"{KEY}-3"}
     for body in (
-        json.dumps({"format": 1, "groups": strange}).encode(),
+        json.dumps({"format": 1, "app": "shop", "groups": strange}).encode(),
         b"canary-body",
         b'{"canary-body": 1}',
         json.dumps({"format": "canary-body", "groups": []}).encode(),
-        json.dumps({"format": 1, "groups": [], "device": CANARIES["X-Device-Id"]}).encode(),
+        json.dumps({"format": 1, "app": "shop", "groups": [], "device": CANARIES["X-Device-Id"]}).encode(),
     ):
         assert served.upload(body, **bad) in (400, 422)
     assert served.upload(b"canary-body", **bad, Content_Encoding="gzip") == 400
@@ -396,7 +396,7 @@ def device(served):
 
 def breakages(served):
     """Let the server run into what cannot be, and into a store that fails it."""
-    good = json.dumps({"format": 1, "groups": [served.group("page")]}).encode()
+    good = json.dumps({"format": 1, "app": "shop", "groups": [served.group("page")]}).encode()
     seen = served.store.partition("")._seen
     seen.recall(f"{KEY}-9", 60)  # and so know the store's secret
     _, bucket, field = seen.name(f"{KEY}-9")

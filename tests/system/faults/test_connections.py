@@ -160,7 +160,7 @@ def test_who_drips_is_shown_out(tmp_path):
 
 def test_a_slow_upload_is_taken(served):
     """A body that comes in pieces, after the server said that it may, is a body like any other."""
-    body = b'{"format": 1, "groups": []}'
+    body = b'{"format": 1, "app": "shop", "groups": []}'
     with connect(served) as connection:
         head = (
             f"{UPLOAD}Idempotency-Key: slow\r\nExpect: 100-continue\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"

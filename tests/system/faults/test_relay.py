@@ -60,7 +60,7 @@ def relay(folder, uploads, channel, last):
         "sqlite", (), {"connect": lambda *a, **k: sqlite3.connect(*a, **k, factory=Dying), "Error": sqlite3.Error}
     )
     pools = Pools(folder / "pools.db")
-    forwarder = Forwarder(pools, post, "key")
+    forwarder = Forwarder("shop", pools, post, "key")
     for number, (reports, closes) in enumerate(uploads):
         pools.add(reports)
         channel.send(("kept", number))

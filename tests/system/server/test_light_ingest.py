@@ -47,7 +47,7 @@ group["payloads"] = base64.b64encode(bytes.fromhex(payload)).decode()
 headers = {{"Authorization": "Bearer pk_test_12345678", "Idempotency-Key": "key-of-light-ingest"}}
 metrics = http.get("/metrics", headers={{"Authorization": "Bearer mk_test_12345678"}}).status_code
 answers = [http.get("/healthz").status_code, http.get("/readyz").status_code, metrics]
-taken = http.post("/v1/reports", json={{"format": 1, "groups": [group]}}, headers=headers)
+taken = http.post("/v1/reports", json={{"format": 1, "app": "shop", "groups": [group]}}, headers=headers)
 print(json.dumps([answers, taken.status_code, taken.get_json(), sorted(set(HEAVY) & set(sys.modules))]))
 """
 

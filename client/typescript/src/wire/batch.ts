@@ -27,7 +27,7 @@ export function pack(layout: Layout, row: number, content: bigint): string {
 const points = (text: string): string => hex(utf8(text));
 
 /** Write the body of a batch. */
-export function bodyOf(reports: readonly Report[]): string {
+export function bodyOf(app: string, reports: readonly Report[]): string {
   const groups: { [name: string]: Report[] } = {};
   for (const report of reports) {
     const { metric, version, fingerprint, period, segment } = report;
@@ -36,6 +36,7 @@ export function bodyOf(reports: readonly Report[]): string {
   }
   return JSON.stringify({
     format: 1,
+    app,
     groups: Object.keys(groups).sort().map((name) => {
       const group = groups[name]!;
       const { payload: _, ...of } = group[0]!;

@@ -14,7 +14,7 @@ const SHAPE =
 /** Read a DSN; throw an error that does not repeat its key. */
 export function readDsn(dsn: string): Address {
   const [, scheme, key, path, app] = SHAPE.exec(dsn) ?? [];
-  if (!app) throw new TypeError("the DSN cannot be read: write https://PUBLIC_KEY@host/app; http:// may lead to this machine only");
-  if (/^(rk|ak)_/.test(key!)) throw new TypeError("the DSN has a key that no app may hold: write the ingest key");
+  if (!app) throw new TypeError("the DSN cannot be read: write https://KEY@host/app; http:// may lead to this machine only");
+  if (/^(rk|ak)_/.test(key!)) throw new TypeError("no app may hold this key: write the ingest key");
   return { url: scheme! + path!, key: key!, app };
 }

@@ -47,6 +47,13 @@ export class Sender {
   #running: Promise<void> | undefined;
   #abort = new AbortController();
 
+  readonly #batchOf = (reports: readonly Report[]): Batch => ({
+    key: random(16),
+    body: bodyOf(this.address.app, reports),
+    reports,
+    tried: 0,
+  });
+
   constructor(
     readonly address: Address,
     readonly store: Store,
@@ -129,7 +136,7 @@ export class Sender {
         if (!kept) free.push(report);
         return kept;
       });
-      for (let at = 0; at < free.length; at += REPORTS) outbox.batches.push(batchOf(free.slice(at, at + REPORTS)));
+      for (let at = 0; at < free.length; at += REPORTS) outbox.batches.push(this.#batchOf(free.slice(at, at + REPORTS)));
       this.#asked = false;
     }
     const [batch] = outbox.batches;
@@ -142,7 +149,7 @@ export class Sender {
     if (at < 0) return; // it was purged meanwhile
     const { reports } = batch;
     const half = Math.ceil(reports.length / 2);
-    const halves = verdict.what === "split" && reports.length > 1 ? [reports.slice(0, half), reports.slice(half)].map(batchOf) : [];
+    const halves = verdict.what === "split" && reports.length > 1 ? [reports.slice(0, half), reports.slice(half)].map(this.#batchOf) : [];
     outbox.batches.splice(at, 1, ...halves);
     if (verdict.what === "done") {
       this.counts.sent += reports.length - verdict.rejected!;
@@ -198,8 +205,6 @@ export class Sender {
     }
   }
 }
-
-const batchOf = (reports: readonly Report[]): Batch => ({ key: random(16), body: bodyOf(reports), reports, tried: 0 });
 
 /** The reports of a batch that the server took, without those of metrics of which it rejected any. */
 function taken(batch: Batch, rejected: readonly number[]): Report[] {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import msgspec
 
 from deniable.forecast import space
-from deniable.upload_rules import Refused, joined, place
+from deniable.upload_rules import Refused, check_app, joined, place
 from deniable.wire import report
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
@@ -67,6 +67,7 @@ class Batch(msgspec.Struct, forbid_unknown_fields=True):
     """The content of an upload."""
 
     format: Annotated[int, msgspec.Meta(description="Number of the format")]
+    app: Annotated[str, msgspec.Meta(description="The app that the reports are of")]
     groups: Annotated[list[Group], msgspec.Meta(description="Reports, grouped")]
 
 
@@ -74,6 +75,7 @@ class PoolPart(msgspec.Struct, forbid_unknown_fields=True):
     """Reports of one pool, sealed."""
 
     format: Annotated[int, msgspec.Meta(description="Number of the format")]
+    app: Annotated[str, msgspec.Meta(description="The app that the reports are of")]
     pool: Annotated[int, msgspec.Meta(ge=1, description="Number of reports of the whole pool")]
     group: Annotated[Group, msgspec.Meta(description="Some of them")]
 
@@ -102,8 +104,8 @@ class _Rejection:
 Content = TypeVar("Content", Batch, PoolPart)
 
 
-def read(decoder: msgspec.json.Decoder[Content], body: bytes) -> Content:
-    """Read the content of an upload; refuse what is no JSON, or has another shape or format."""
+def read(decoder: msgspec.json.Decoder[Content], body: bytes, app: App) -> Content:
+    """Read the content of an upload; refuse what is no JSON, has another shape or format, or is of another app."""
     try:
         content = decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -112,12 +114,13 @@ def read(decoder: msgspec.json.Decoder[Content], body: bytes) -> Content:
         raise Refused(400, "json", "the body is not valid JSON") from None
     if content.format != report.FORMAT:
         raise Refused(400, "batch_format", f"this server reads batch format {report.FORMAT}, not {content.format}")
+    check_app(content.app, app.declared.app)
     return content
 
 
 def check(app: App, limits: Settings, body: bytes, upload: Upload) -> Checked:
     """Check each report of a batch, note in the upload which are refused, and refuse a batch without any that can be counted."""
-    content = read(_decoder, body)
+    content = read(_decoder, body, app)
     now = datetime.now(UTC).timestamp()
     groups: list[tuple[bytes, bytes]] = []
     growth: dict[bytes, int] = {}

@@ -50,7 +50,7 @@ def pools() -> Response:
 
 
 def _take(known: Service, app: App, body: bytes) -> dict[str, Any]:
-    part = batches.read(_decoder, body)
+    part = batches.read(_decoder, body, app)
     group = part.group
     described = Stratum(group.metric, group.version, group.fingerprint, group.period, group.segment)
     placed = place(

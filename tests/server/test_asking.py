@@ -138,7 +138,7 @@ def test_a_frame_has_the_types_of_its_columns(url):
     rows, frame, polars = query.rows(), query.frame(), query.frame("polars")
     assert isinstance(frame, pd.DataFrame)
     assert {name: str(dtype) for name, dtype in frame.dtypes.items()} | {"time": ""} == {
-        **dict.fromkeys(("metric", "period", "value", "unit", "state", "reason", "mechanism"), "string"),
+        **dict.fromkeys(("metric", "period", "value", "unit", "state", "reason", "note", "mechanism"), "string"),
         **dict.fromkeys(("version", "n"), "Int64"),
         **dict.fromkeys(("from", "to"), "datetime64[s]"),
         **dict.fromkeys(("estimate", "stderr", "low", "high", "level", "low_all", "high_all", "epsilon"), "float64"),
@@ -484,9 +484,14 @@ def test_the_command_takes_a_range_a_segment_a_value_and_a_comparison(url, comma
         r"^PLATFORM +VALUE +ESTIMATE +LOW +HIGH +DIFFERENCE +LOW, ALL +HIGH, ALL +P, HOLM +REPORTS$", out, re.MULTILINE
     )
     assert head, out
+    assert re.search(r"is at most 0\.05\. Tested together: \w+ differences? ?", out), out
+    assert "platform=linux" not in out.partition("REPORTS")[2]
+    assert re.search(r"^linux: it is the base$", out, re.MULTILINE), out
     before = query.between(day(2), day(2)).compare_previous()
-    words = ("theme", "--range", f"{day(2)}..{day(2)}", "--compare", "previous", "--json")
-    assert json.loads(command(url, *words)[1]) == before.rows()
+    words = ("theme", "--range", f"{day(2)}..{day(2)}", "--compare", "previous")
+    assert json.loads(command(url, *words, "--json")[1]) == before.rows()
+    base = before.rows()[0]
+    assert f"\nCompared with the time from {base['base_from']} to {base['base_to']}.\n" in command(url, *words)[1]
 
 
 @pytest.mark.parametrize(
@@ -656,7 +661,7 @@ def test_figures_have_the_digits_of_pages(cells, text):
 
 def test_a_difference_whose_interval_holds_none_is_explained():
     """Holm's test finds a little more than the intervals exclude."""
-    row = {"p_holm": 0.04, "diff_low_all": -0.01, "diff_high_all": 0.2}
+    row = {"p_holm": 0.04, "differs": True, "diff_low_all": -0.01, "diff_high_all": 0.2}
     answer = Answer([row], [], [{"scale": "linear"}], trial=False)
     assert "though its interval holds 0." in " ".join(_about_differences(answer))
     sure = Answer([row | {"diff_low_all": 0.01}], [], [{"scale": "linear"}], trial=False)

@@ -945,7 +945,8 @@ def test_a_trial_begins_with_its_first_release(over_days):
 def test_a_shorter_range_before_is_remarked_upon(over_days):
     compared = {"date_range": [day(8), day(5)], "compare": {"date_range": "previous"}, "filters": [["is", "value", ["mean"]]]}
     (row,) = rows(over_days, metrics=["wait"], **compared)
-    assert row["reason"] == "3 days compared with 1 day: of the range before no more is published"
+    assert row["note"] == "3 days compared with 1 day: of the range before no more is published"
+    assert row["reason"] is None
     assert row["difference"] is not None
 
 

@@ -130,7 +130,7 @@ def _answered(arguments: argparse.Namespace) -> str:
     if names := [name for name in by if name != "time"]:
         sentences.insert(0, _subject(names, arguments.where))
     sentences += _about_differences(answer)
-    parts = (sentences, _range(answer, arguments.last), table.lines(answer), table.reasons_of(answer))
+    parts = (sentences, _range(answer, arguments.last), table.lines(answer), table.remarks_of(answer))
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part)
 
 
@@ -162,12 +162,12 @@ def _withheld(arguments: argparse.Namespace) -> str:
 
 
 def _about_differences(answer: Answer) -> list[str]:
-    """Say which differences are beyond chance, and why an interval of one may hold no difference."""
+    """Say which differences are beyond chance, of how many, and why an interval of one may hold no difference."""
     tested = [row for row in answer.rows if row.get("p_holm") is not None]
     if not tested:
         return []
     none = 1.0 if answer.metrics[0]["scale"] == "log" else 0.0
-    rule = "A difference is beyond chance if its P, HOLM is below 0.05. All intervals of differences hold together."
+    rule = f"A difference is beyond chance if its P, HOLM is at most {_ALPHA:g}. {answer.together}"
     if not any(_holds(row, none) for row in tested):
         return [rule]
     more = (
@@ -179,9 +179,9 @@ def _about_differences(answer: Answer) -> list[str]:
 
 def _holds(row: Row, none: float) -> bool:
     """Return whether a difference is beyond chance and its interval holds no difference."""
-    p_value, low, high = (row[name] for name in ("p_holm", "diff_low_all", "diff_high_all"))
-    known = isinstance(p_value, float) and isinstance(low, float) and isinstance(high, float)
-    return known and p_value < _ALPHA and low <= none <= high  # type: ignore[operator]
+    low, high = row["diff_low_all"], row["diff_high_all"]
+    known = isinstance(low, float) and isinstance(high, float)
+    return bool(row["differs"]) and known and low <= none <= high  # type: ignore[operator]
 
 
 def _reports(arguments: argparse.Namespace) -> Query:

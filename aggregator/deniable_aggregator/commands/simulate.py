@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable.commands import terminal
+from deniable.commands.parser import REGISTRY
 from deniable.errors import ConfigurationError
 from deniable.forecast.precision import length
 from deniable.registry import published
@@ -38,7 +39,7 @@ _SHOWN = 4  # answers of a metric, the most frequent first
 
 def simulate(parser: argparse.ArgumentParser) -> Run:
     """``deniable simulate FILE --users N [--shares FILE]``, or ``deniable simulate FILE --send [--devices N] [--days D]``."""
-    parser.add_argument("file", metavar="FILE", help="a registry")
+    parser.add_argument("file", nargs="?", default=REGISTRY, metavar="FILE", help=f"default: {REGISTRY}")
     about = "columns metric,value,share (default: Zipf's law; with --send also a trend, and differences between segments)"
     parser.add_argument("--shares", type=Path, metavar="CSV", help=about)
     options.add_seed(parser)

@@ -47,10 +47,7 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "diff_low_all": ("number", "low end of the interval that holds together with those of all differences tested together"),
     "diff_high_all": ("number", "high end of this interval, which stands beside the verdict of p_holm"),
     "p": ("number", "p-value of the difference, for a row chosen before looking"),
-    "p_holm": (
-        "number",
-        "p-value for all differences tested together (Holm): those of the answer; of arms those of the experiment, as on its page",
-    ),
+    "p_holm": ("number", "p-value for all differences tested together (Holm): those of the answer, or of an experiment"),
     "differs": ("boolean", "whether there is a difference, by p_holm at the level"),
     "trend": (
         "number",

@@ -343,9 +343,9 @@ def test_a_percentage_is_a_number(run):
     [
         (["--values", "8", "--epsilon", "1"], "state --users, --within, --difference or --leads-by"),
         (["metrics.toml"], "state --users, --within, --difference or --leads-by"),
-        ([], "deniable plan FILE --users N"),
+        ([], "state --users, --within, --difference or --leads-by"),
         (["--values", "8", "--difference", "0.05"], "--difference needs --epsilon"),
-        (["--users", "100", "--epsilon", "1"], "--values, --options and --range"),
+        (["--users", "100", "--epsilon", "1"], "--epsilon goes with --values, --options or --range"),
         (["--values", "8", "--options", "8", "--users", "10", "--epsilon", "1"], "--values, --options and --range"),
         (["--values", "1", "--users", "10", "--epsilon", "1"], "2 to 65,536"),
         (["--values", "8", "--users", "10"], "--within"),

@@ -318,7 +318,7 @@ def test_what_is_said_is_of_the_same_reports_as_the_rows(url, filled):  # noqa: 
     """The range and the segment of a query hold for its sentences; a filter that cannot hold for them is refused."""
     theme = Query(url, READ).metric("theme")
     part = theme.between(day(6), day(5)).where(platform="linux")
-    address = f"date_range={day(6)},{day(5)}&segment=platform=linux"
+    address = f"date_range={day(6)}..{day(5)}&segment=platform=linux"
     answer = filled.get(f"/api/v1/metrics/theme?{address}").get_json()
     (row,) = part.by("platform", values=False).rows()
     assert answer["n"] == row["n"] < filled.get("/api/v1/metrics/theme").get_json()["n"]
@@ -336,10 +336,10 @@ def test_a_range_of_one_metric_is_that_of_a_query(filled, path):  # noqa: F811
     """In the same words, with the same refusals; and not beside a period."""
     address = f"/api/v1/metrics/theme{path}?date_range="
     assert filled.get(f"{address}30d").status_code == 200
-    refused = filled.get(f"{address}2026-11-02,2026-11-01")
+    refused = filled.get(f"{address}2026-11-02..2026-11-01")
     assert (refused.status_code, refused.get_json()["code"]) == (400, "date_range")
     assert (
-        filled.get("/api/v1/query?metrics=theme&date_range=2026-11-02,2026-11-01").get_json()["detail"]
+        filled.get("/api/v1/query?metrics=theme&date_range=2026-11-02..2026-11-01").get_json()["detail"]
         == refused.get_json()["detail"]
     )
     if not path:
@@ -452,6 +452,17 @@ def test_the_command_takes_one_month_or_day(url, command):
     )
 
 
+def test_the_command_takes_a_week_and_a_month(url, command):
+    """As Python, the addresses and the pages do; rows are of the periods that overlap it."""
+    on = date.fromisoformat(day(6)).isocalendar()
+    week = f"{on.year}-W{on.week:02}"
+    rows = json.loads(command(url, "theme", "--range", week, "--by", "time", "--json")[1])
+    assert rows == Query(url, READ).metric("theme").between(week).by("time").rows()
+    assert {period.of(datetime.fromisoformat(row["time"]), "week") for row in rows} == {week}
+    month = day(6)[:7]
+    assert command(url, "theme", "--range", month, "--csv") == command(url, "theme", "--range", f"{month}..{month}", "--csv")
+
+
 def test_an_answer_is_a_table_for_people(url):
     """As text what the command prints, and in a notebook the same cells; each estimate has its interval and its reports."""
     answer = Query(url, READ).metric("theme", "wait").answer()
@@ -497,14 +508,14 @@ def test_the_command_takes_a_range_a_segment_a_value_and_a_comparison(url, comma
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        (("--last", "90x"), "--last takes some days or weeks, such as 90d or 12w; this is '90x'"),
+        (("--last", "90x"), "--last: '90x' is no range: write the last days or weeks, such as 30d or 12w; or a day, a week"),
         (
             ("--range", "october"),
-            "'october' is no day, no month and no time; --range takes a day or month, such as 2026-10, or two",
+            "--range: 'october..october' is no range: write the last days or weeks, such as 30d or 12w; or a day, a week",
         ),
         (
             ("--range", "2026-11-02..2026-11-01"),
-            "2026-11-02 is after 2026-11-01: write the earlier one first; --range takes a day or month",
+            "--range: 2026-11-02 is after 2026-11-01: write the earlier one first",
         ),
         (("--where", "linux"), "--where takes a segment with one of its values, such as platform=linux; this is 'linux'"),
         (("--compare", "linux"), "--compare takes previous, or a segment with its base, such as platform=linux; this is 'linux'"),

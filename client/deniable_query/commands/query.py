@@ -20,8 +20,6 @@ _REFUSED = 2
 _JOINT = ".."
 _COLUMNS = "https://deniable.github.io/deniable/reference/columns/"
 _ALPHA = 0.05  # of the tests, as the level is not asked for here
-_LAST = "--last takes some days or weeks, such as 90d or 12w"
-_RANGE = "--range takes a day or month, such as 2026-10, or two, such as 2026-10-01..2026-11-20"
 _PREVIOUS = "previous"
 
 
@@ -41,7 +39,9 @@ def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
     range_ = parser.add_mutually_exclusive_group()
     range_.add_argument("--last", metavar="DAYS", help="the last days or weeks, such as 90d or 12w (default: all published)")
     range_.add_argument(
-        "--range", metavar="FIRST..LAST", help="a day or month, such as 2026-10, or two, both included: 2026-10-01..2026-11-20"
+        "--range",
+        metavar="FIRST..LAST",
+        help="a day, week or month, such as 2026-W47 or 2026-10, or two, both included: 2026-10-01..2026-11-20",
     )
     compare = "with the range before (previous), or with one value of a segment, such as platform=linux"
     parser.add_argument("--compare", metavar="BASE", help=compare)
@@ -96,14 +96,10 @@ def _list(arguments: argparse.Namespace) -> None:
 
 
 def _in_words_of(arguments: argparse.Namespace, problem: QueryError) -> str:
-    """Say what is wrong with a range as it is written here; the server speaks of its member ``date_range``."""
+    """Say what is wrong, and with which option, if it is a range."""
     if arguments.compare == _PREVIOUS and problem.code == "query_conflict" and not (arguments.last or arguments.range):
         return "--compare previous is with the time before a range: add --last, such as --last 30d, or --range"
-    if problem.code != "date_range":
-        return str(problem)
-    why, _, _ = problem.detail.partition("; ")
-    rule, text = (_LAST, arguments.last) if arguments.last else (_RANGE, arguments.range)
-    return f"{rule}; this is {text!r}" if why.startswith(problem.code) else f"{why}; {rule}"
+    return f"{'--last' if arguments.last else '--range'}: {problem}" if problem.code == "date_range" else str(problem)
 
 
 def _answered(arguments: argparse.Namespace) -> str:

@@ -101,7 +101,7 @@ def test_reports_are_about_what_people_hold(tmp_path):
         counted = tally.count(declared.layout, devices.report(held)[""])
         truth = Truth(loaded(tmp_path, kind), crowd)
         truth.add(answers.metric, "2026-11-01", held)
-        true = next(each.truth for each in truth.by_period() if each.answer == answer and not each.segment)
+        true = next(each.truth for each in truth.by_period() if each.value == answer and not each.segment)
         assert estimated(declared, counted, answer) == pytest.approx(true, abs=0.15 if kind == "ends" else 0.03)
 
 
@@ -284,7 +284,7 @@ def test_people_are_sent_into_a_trial(served, tmp_path, capsys):
         assert n == 300 * len(periods) if Fraction(metric.sample) == 1 else 0 < n < 300
     assert outcome["devices"] == 300
     assert {each["metric"] for each in outcome["rows"]} >= {"ui.theme", "startup.ms", "cart.and.coupon"}
-    assert (tmp_path / "truth.csv").read_text("utf-8").startswith("metric,period,segment,answer,people,truth\n")
+    assert (tmp_path / "truth.csv").read_text("utf-8").startswith("metric,period,segment,value,people,truth\n")
     assert store.simulated
     (entry,) = [each for each in map(json.loads, store.audit.between(0, -1)) if each["event"] == "reports.simulated"]
     assert entry["details"] == {"people": 300, "days": store.simulated}

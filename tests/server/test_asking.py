@@ -297,6 +297,19 @@ def test_https_to_a_plain_server_is_told():
         Query(url.replace("http:", "https:"), READ).metric("theme").rows()
 
 
+def test_a_certificate_that_is_not_trusted_names_the_variable(monkeypatch, tmp_path):
+    """It holds the file of an authority, as for the SDK; one that is missing is named."""
+    with listening(lambda *_: []) as url:
+        query = Query(url.replace("http:", "https:"), READ).metric("theme")
+        with pytest.raises(QueryError, match=r"name the file of your own authority in SSL_CERT_FILE$"):
+            query.rows()
+        monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
+        monkeypatch.delenv("CURL_CA_BUNDLE", raising=False)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+        with pytest.raises(QueryError, match=r"^the certificates in SSL_CERT_FILE or .*none\.pem"):
+            query.rows()
+
+
 def test_what_pages_say_is_asked_by_one_call(url, filled):  # noqa: F811
     """Sentences, a comparison and a diagnosis of each metric named: the members of the API."""
     query = Query(url, READ).metric("theme", "wait")

@@ -298,7 +298,7 @@ def test_the_page_of_an_experiment(course):
     assert "No effect of “large” found so far" in listed
     table = course.http.get("/m/theme/experiment.csv").get_data(as_text=True).splitlines()
     assert len(table) == 4
-    assert table[0].startswith("metric,version,a,b,level,value,until,a_n,b_n,difference")
+    assert table[0].startswith("metric,version,a,b,level,value,unit,last,a_n,b_n,difference")
 
 
 def test_a_value_by_which_no_arm_is_compared_is_named(course):

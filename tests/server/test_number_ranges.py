@@ -229,7 +229,7 @@ def test_the_page_shows_what_the_api_answers(client, shop):
     share = shop.get("/api/v1/metrics/wait?value=300..700&level=0.9").get_json()["number"]["range_share"]
     assert f'<p class="range-share">{share["says"]}</p>' in html
     (line,) = (row for row in csv.DictReader(StringIO(page(client, "/m/wait/values.csv?value=300..700"))) if ".." in row["value"])
-    assert (line["value"], float(line["estimate"])) == ("share of 300..700", pytest.approx(share["share"]))
+    assert (line["value"], line["unit"], float(line["estimate"])) == ("300..700", "share", pytest.approx(share["share"]))
 
 
 def test_the_same_as_a_query_has_the_range(client, shop):

@@ -200,14 +200,14 @@ def _write(path: Path, figures: Iterable[Figure]) -> None:
 
 def _compare(compared: Sequence[Compared], level: float) -> None:
     """Print figures beside their estimates: of everybody, and of each segment the most frequent answers."""
-    headings = "metric", "segment", "answer", "truth", "estimate", f"{level:.1%} interval", "holds the truth"
+    headings = "metric", "segment", "value", "truth", "estimate", f"{level:.1%} interval", "holds the truth"
     rows: list[tuple[str, ...]] = [headings]
     printed: Counter[tuple[str, str]] = Counter()
     for row in sorted(compared, key=lambda row: (row.metric, row.segment, -row.truth)):
         printed[row.metric, row.segment] += 1
         if printed[row.metric, row.segment] <= _SHOWN:
             figures = f"{row.truth:.4g}", f"{row.estimate:.4g}", f"{row.low:.4g} to {row.high:.4g}"
-            rows.append((row.metric, row.segment or "-", row.answer, *figures, "yes" if row.inside else "NO"))
+            rows.append((row.metric, row.segment or "-", row.value, *figures, "yes" if row.inside else "NO"))
     terminal.print_table(rows)
 
 

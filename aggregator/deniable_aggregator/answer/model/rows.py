@@ -79,6 +79,12 @@ ASKED: dict[str, tuple[str, ...]] = {
 """Columns that an answer has only if they are asked for: by a dimension, or by a member of the query."""
 
 Cell = str | int | float | bool | None
+_SHARE, _POSITION = "share", "position"
+
+
+def unit_of(unit: str, *, is_share: bool) -> str:
+    """Return what stands in the column of units, of an estimate of a metric with a unit, or with none."""
+    return _SHARE if is_share else unit or _POSITION
 
 
 class RowColumn(Struct, frozen=True, forbid_unknown_fields=True):

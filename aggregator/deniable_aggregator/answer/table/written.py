@@ -12,7 +12,7 @@ import numpy as np
 from deniable.registry import period
 from deniable_aggregator.answer.model.fields import days_of
 from deniable_aggregator.answer.model.query import Page
-from deniable_aggregator.answer.model.rows import ASKED, COLUMNS, About, RowColumn
+from deniable_aggregator.answer.model.rows import ASKED, COLUMNS, About, RowColumn, unit_of
 from deniable_aggregator.answer.question.cells import segments_of
 from deniable_aggregator.answer.question.number_range import is_range
 from deniable_aggregator.answer.readings.differing import NOT_PLANNED, Planned
@@ -105,7 +105,7 @@ def _rows(
         "value": lines.labels,
         "n": lines.reports.tolist(),
         "estimate": lines.estimates,
-        "unit": [SHARE if is_range(label) else unit_of(group.of.question.versions[0]) for label in lines.labels],
+        "unit": [_unit(group.of.question.versions[0], label) for label in lines.labels],
         "level": np.full(len(lines.labels), query.level),
         "stderr": lines.stderr,
         "detected": lines.detected,
@@ -129,7 +129,6 @@ def _rows(
     return [common | dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
 
 
-SHARE = "share"
 _UNKNOWN = "these reports do not tell it"
 _NO_LINE = "these reports tell no answer that the query asks for"
 
@@ -210,9 +209,9 @@ def columns_of(query: Query) -> list[RowColumn]:
 def about(declared: Declared) -> About:
     """Describe a metric beside its rows."""
     metric = declared.metric
-    return About(metric.id, metric.type, metric.description, metric.period, unit_of(declared), metric.scale)
+    return About(metric.id, metric.type, metric.description, metric.period, _unit(declared), metric.scale)
 
 
-def unit_of(declared: Declared) -> str:
-    """Return the unit of a metric's estimates."""
-    return (declared.metric.unit or "position") if declared.metric.estimate else SHARE
+def _unit(declared: Declared, label: str = "") -> str:
+    """Return the unit of a metric's estimates, or that of one line."""
+    return unit_of(declared.metric.unit, is_share=not declared.metric.estimate or is_range(label))

@@ -50,7 +50,7 @@ def _time(at: str | date) -> str:
     if isinstance(at, str):
         return at
     if not isinstance(at, date):
-        raise QueryError(0, "", f"between() takes days, months or times, such as '2026-10-01' or a datetime; this is {at!r}")
+        raise QueryError(0, "", f"between() takes a day, week, month or time, such as '2026-W47'; this is {at!r}")
     if not isinstance(at, datetime):
         return at.isoformat()
     if at.tzinfo is None and at.time() == time():
@@ -104,7 +104,7 @@ class Query:
         return self._with(dimensions=[*dimensions, *["value"] * (values and "value" not in dimensions)])
 
     def between(self, first: str | date, last: str | date | None = None) -> Query:
-        """Ask about the periods that overlap a day or a month in UTC, the time between two, both included, or two times."""
+        """Ask about the periods that overlap a day, a week or a month in UTC, two of them and the time between, or two times."""
         return self._with(date_range=[_time(each) for each in (first, first if last is None else last)])
 
     def last(self, days: int | str) -> Query:
@@ -332,7 +332,7 @@ class Query:
             if len({page["releases"] for page in pages}) == 1:
                 first, *_ = pages
                 rows = [row for page in pages for row in page["rows"]]
-                return Answer(rows, first["columns"], first["metrics"], first["trial"])
+                return Answer(rows, first["columns"], first["metrics"], first["trial"], first["together"] or "")
         raise QueryError(200, "", "something was published between the pages, again and again; ask again")
 
     def _pages(self) -> list[dict[str, Any]]:
@@ -364,7 +364,7 @@ class Query:
             rule = "sentences are of all reports together, or of one value of each segment"
             raise QueryError(0, "", f"{rule}: ask without by({by!r}), or once for each {by} with where({by}=...)")
         segment = ",".join(f"{name}={words[0]}" for _, name, words in filters)
-        dates = range_ if range_ is None or isinstance(range_, str) else ",".join(range_)
+        dates = range_ if range_ is None or isinstance(range_, str) else "..".join(range_)
         parameters = {"date_range": dates, "segment": segment}
         return self._level() | {name: each for name, each in parameters.items() if each}
 

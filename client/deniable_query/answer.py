@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Literal
 
-from deniable_query.table import html, lines, reasons_of
+from deniable_query.table import html, lines, remarks_of
 
 Cell = str | int | float | bool | None
 Row = dict[str, Cell]
@@ -29,12 +29,15 @@ class Answer:
         What the metrics are: ``id``, ``type``, ``unit`` and so on.
     trial
         Whether everything is published at once, however few reports there are.
+    together
+        Which differences are tested together, in words; empty if nothing is compared.
     """
 
     rows: list[Row]
     columns: list[dict[str, str]]
     metrics: list[dict[str, Any]]
     trial: bool
+    together: str = ""
 
     def __repr__(self) -> str:
         """Say how many rows there are, of which days, and why some have no estimate."""
@@ -48,7 +51,7 @@ class Answer:
 
     def __str__(self) -> str:
         """Write the rows as a table: each estimate with its interval and its number of reports."""
-        return "\n".join([*lines(self), *reasons_of(self)])
+        return "\n".join([*lines(self), *remarks_of(self)])
 
     def _repr_html_(self) -> str:
         """Show the same in a notebook."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Self
 
 import requests
@@ -48,6 +49,7 @@ class Server:
         if not (self.key.isascii() and self.key.isprintable()):
             raise QueryError(0, "", "a read key has printable ASCII characters only, and this one has others: copy it anew")
         session = requests.Session()
+        session.verify = os.environ.get("SSL_CERT_FILE") or True  # as in the SDK; requests itself reads REQUESTS_CA_BUNDLE
         session.auth = _Bearer(self.key)
         return session
 
@@ -71,6 +73,8 @@ class Server:
             return self._session.request(method, self._address(path), timeout=self.timeout, allow_redirects=False, **options)
         except requests.RequestException as error:
             raise QueryError(0, "", self._unanswered(error)) from error
+        except OSError as error:  # requests says so of a file
+            raise QueryError(0, "", f"the certificates in SSL_CERT_FILE or REQUESTS_CA_BUNDLE cannot be read: {error}") from error
 
     def _address(self, path: str) -> str:
         return f"{self.url.rstrip('/')}/api/v1/{path}"
@@ -88,7 +92,10 @@ class Server:
         if isinstance(error, ValueError):  # of the address
             return f"the address {self.url!r} is no server's: begin it with https:// or http://"
         if isinstance(error, requests.exceptions.SSLError):
-            return f"{self.url} answers without https, or with a certificate that is not trusted"
+            return (
+                f"{self.url} answers without https, or with a certificate that is not trusted: name the file of your own "
+                "authority in SSL_CERT_FILE"
+            )
         if isinstance(error, requests.Timeout):
             return f"{self.url} did not answer within {self.timeout:g} seconds"
         return f"{self.url} cannot be reached: is a server running there?"

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deniable_query.answer import Answer, Cell
+    from deniable_query.answer import Answer, Cell, Row
 
 _ESTIMATE = {"estimate": "ESTIMATE", "low": "LOW", "high": "HIGH"}
 _DIFFERENCE = {"difference": "DIFFERENCE", "diff_low_all": "LOW, ALL", "diff_high_all": "HIGH, ALL"}
 _TREND = {"trend": "TREND", "trend_low": "LOW", "trend_high": "HIGH"}
 _OF_TIME = ("time", "from", "to")
+_MOST_NAMED = 4  # rows
 
 
 def lines(answer: Answer) -> list[str]:
@@ -33,13 +34,42 @@ def html(answer: Answer) -> str:
     """Write the rows as a table of HTML, for notebooks. Texts may come from devices, so they are escaped."""
     head, *rows = _table(answer)
     written = [_row("th", head), *(_row("td", row) for row in rows)]
-    reasons = "".join(f"<p>{escape(each)}</p>" for each in reasons_of(answer))
-    return f"<table>{''.join(written)}</table>{reasons}"
+    remarks = "".join(f"<p>{escape(each)}</p>" for each in remarks_of(answer))
+    return f"<table>{''.join(written)}</table>{remarks}"
 
 
-def reasons_of(answer: Answer) -> list[str]:
-    """Say why rows have no estimate, each reason once."""
-    return list(dict.fromkeys(str(row["reason"]) for row in answer.rows if row["reason"] and row["estimate"] is None))
+def remarks_of(answer: Answer) -> list[str]:
+    """Say what rows are compared with, why some have no figures, and what else to consider; each once."""
+    rows, remarks = answer.rows, _base(answer.rows)
+    for name in ("reason", "note"):
+        for text in dict.fromkeys(str(row[name]) for row in rows if row[name]):
+            of = [row for row in rows if row[name] == text]
+            silent = all(row["estimate"] is None for row in of)
+            remarks.append(text if silent or len(of) == len(rows) else f"{_named(answer, of)}: {text}")
+    return remarks
+
+
+def _base(rows: Sequence[Row]) -> list[str]:
+    """Say which days are compared with, where these are others."""
+    own = [(row["from"], row["to"], row.get("base_from"), row["base_to"]) for row in rows if row.get("base_to")]
+    if all((begin, end) == (base_begin, base_end) for begin, end, base_begin, base_end in own):
+        return []
+    first, last = min(str(each[2] or "") for each in own), max(str(each[3]) for each in own)
+    return [f"Compared with the time {f'from {first} to {last}' if first else f'up to {last}'}."]
+
+
+def _named(answer: Answer, rows: Sequence[Row]) -> str:
+    """Name some rows: by what stands before their values if they are all rows of it, else by their values."""
+    *before, last = _names(answer)
+    cells = dict.fromkeys(_cell(row, before) for row in rows)
+    are_all = sum(_cell(row, before) in cells for row in answer.rows) == len(rows)
+    names = list(cells if before and are_all else dict.fromkeys(str(row[last]) for row in rows))
+    left = len(names) - _MOST_NAMED
+    return ", ".join(names) if left <= 0 else f"{', '.join(names[:_MOST_NAMED])} and {left} more"
+
+
+def _cell(row: Row, names: Sequence[str]) -> str:
+    return " ".join(str(row[name]) for name in names)
 
 
 def _row(tag: str, cells: Sequence[str]) -> str:
@@ -48,11 +78,7 @@ def _row(tag: str, cells: Sequence[str]) -> str:
 
 def _table(answer: Answer) -> list[list[str]]:
     """Write all cells, the titles first."""
-    has = {each["name"] for each in answer.columns}
-    before = takewhile(lambda name: name not in ("value", "n"), (each["name"] for each in answer.columns))
-    absent = {*_OF_TIME, "version", *(["metric"] if len(answer.metrics) == 1 else [])}
-    names = [*(name for name in before if name not in absent), *(["value"] if "value" in has else [])]
-    names.sort(key=lambda name: name == "value")
+    has, names = {each["name"] for each in answer.columns}, _names(answer)
     differences = _DIFFERENCE if "difference" in has else {}
     trends = _TREND if "trend" in has else {}
     titles = [*_ESTIMATE.values(), *differences.values(), *(["P, HOLM"] if differences else []), *trends.values(), "REPORTS"]
@@ -69,6 +95,14 @@ def _table(answer: Answer) -> list[list[str]]:
             cells.insert(len(cells) - len(trends), _number(row["p_holm"]))
         table.append([*cells, "" if row["n"] is None else f"{row['n']:,}"])
     return table
+
+
+def _names(answer: Answer) -> list[str]:
+    """Return the columns that name a row, the value last."""
+    listed = [each["name"] for each in answer.columns]
+    absent = {*_OF_TIME, "version", *(["metric"] if len(answer.metrics) == 1 else [])}
+    before = takewhile(lambda name: name not in ("value", "n"), listed)
+    return [*(name for name in before if name not in absent), *(["value"] if "value" in listed else [])]
 
 
 def _digits(low: Cell, high: Cell) -> int:

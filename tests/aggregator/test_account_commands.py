@@ -139,7 +139,7 @@ def test_what_readers_of_sums_learn(run):
 
 def test_a_registry(run, small):
     """Each metric with what it tells, the budget it fits into, and a status to match."""
-    status, out, _ = run("--registry", small, "--days", 365)
+    status, out, _ = run(small, "--days", 365)
     assert status == 0
     assert "What a device gives away in 365 days, if it reports each metric as often as it may:" in out
     lines = [line.split() for line in out.splitlines()]
@@ -184,11 +184,11 @@ def test_a_budget_that_does_not_allow_it(run, tmp_path):
     daily = tmp_path / "metrics.toml"
     text = Path(EXAMPLE).read_text("utf-8").replace('period = "month"\n', "")
     daily.write_text(text.replace('"search-engines.txt"', f'"{Path(EXAMPLE).with_name("search-engines.txt")}"'), "utf-8")
-    status, out, _ = run("--registry", daily)
+    status, out, _ = run(daily)
     assert status == 1
     assert "It does not fit: lint refuses such a registry, and in apps the last metrics are off." in out
     assert "The budget is too small. Most is reserved for search.engine." in out
-    status, out, _ = run("--registry", daily, "--metric", "crash.site")
+    status, out, _ = run(daily, "--metric", "crash.site")
     assert (status, out.splitlines()[-1]) == (
         1,
         "Next: ask less often, with less epsilon or fewer values, or declare a budget that has room.",
@@ -199,27 +199,27 @@ def test_no_more_is_quoted_than_what_is_reserved(run, tmp_path):
     """A question that is asked for longer than its part of the budget lasts spends no more than that."""
     path = tmp_path / "metrics.toml"
     path.write_text(SMALL, "utf-8")  # 4 for both kept answers, and 60 months of 0.5
-    _, out, _ = run("--registry", path, "--days", 3650)
+    _, out, _ = run(path, "--days", 3650)
     assert row(out, "plain sum") == ["64.5"]
     assert "Quote: epsilon 34, which needs no delta (the budget stops there)." in out
 
 
 def test_the_example_fits_its_own_budget(run):
     """The registry that is shipped asks for no more than it lets a device spend."""
-    status, out, _ = run("--registry", EXAMPLE)
+    status, out, _ = run(EXAMPLE)
     assert (status, "The budget is too small" in out) == (0, False)
 
 
 def test_reports_of_a_registry(run, small):
     """A number of reports in place of days."""
-    _, out, _ = run("--registry", small, "--reports", 1)
+    _, out, _ = run(small, "--reports", 1)
     assert "What a device gives away if each metric is reported the times stated:" in out
     assert row(out, "plain sum") == ["1.5"]
 
 
 def test_json(run, small):
     """One object with everything that the words have, unrounded."""
-    status, out, _ = run("--registry", small, "--group", 3, "--json", "--check", "--delta", 1e-6, 1e-9)
+    status, out, _ = run(small, "--group", 3, "--json", "--check", "--delta", 1e-6, 1e-9)
     written = json.loads(out)
     assert status == 0
     first, second = written["totals"]
@@ -267,7 +267,7 @@ def test_a_second_opinion(run):
         (("--epsilon", "1", "--reports", "-1"), "deniable account: --reports = -1: write a whole number of at least 1"),
         (("--epsilon", "1", "--reports", "1", "2"), "--reports has 2 numbers: write one, or one for each of the 1 epsilons"),
         (("--epsilon", "1", "--reports", "1", "--days", "2"), "either --days, with a report on each, or --reports"),
-        (("--epsilon", "1", "--registry", "x.toml"), "either --registry and --metric or --epsilon"),
+        (("x.toml", "--epsilon", "1"), "either FILE and --metric, or --epsilon"),
         (("--epsilon", "1", "--answers", "2"), "--answers goes with --epsilon-permanent"),
         (
             ("--epsilon", "1", "--days", "9", "--epsilon-permanent", "2", "--answers", "0"),
@@ -278,12 +278,12 @@ def test_a_second_opinion(run):
         (("--epsilon", "1", "--group", "0"), "deniable account: devices = 0: write a whole number of at least 1"),
         (("--epsilon", "1", "--crowd", "0"), "deniable account: crowd = 0: write a whole number of at least 1"),
         (("--epsilon", "1", "--mechanism", "none"), "mechanism = 'none': write one of"),
-        (("--registry", EXAMPLE, "--sample", "1"), "--sample goes with --epsilon; a registry states its own"),
-        (("--registry", EXAMPLE, "--epsilon-permanent", "1"), "--epsilon-permanent goes with --epsilon"),
-        (("--registry", EXAMPLE, "--reports", "1", "2"), "one --reports is for all metrics of a registry"),
-        (("--registry", EXAMPLE, "--reports", "1", "--days", "2"), "days and reports are both given: leave one of them out"),
-        (("--registry", EXAMPLE, "--metric", "x"), "metric = 'x': write one of those in "),
-        (("--registry", "missing.toml"), "the registry is missing"),
+        ((EXAMPLE, "--sample", "1"), "--sample goes with --epsilon; a registry states its own"),
+        ((EXAMPLE, "--epsilon-permanent", "1"), "--epsilon-permanent goes with --epsilon"),
+        ((EXAMPLE, "--reports", "1", "2"), "one --reports is for all metrics of a registry"),
+        ((EXAMPLE, "--reports", "1", "--days", "2"), "days and reports are both given: leave one of them out"),
+        ((EXAMPLE, "--metric", "x"), "metric = 'x': write one of those in "),
+        (("missing.toml",), "the registry is missing"),
     ],
 )
 def test_wrong_usage(run, arguments, words):
@@ -298,8 +298,8 @@ def test_wrong_usage(run, arguments, words):
     ("arguments", "total"),
     [
         (("--epsilon", "1", "0.5", "--reports", "50", "20", "--epsilon-permanent", "2"), "60"),
-        (("--registry", EXAMPLE, "--metric", "ui.theme", "cart.size", "return.regretted", "--days", "40"), "13.7"),
-        (("--registry", EXAMPLE, "--metric", "cart.size", "--reports", "3"), "2.4"),
+        ((EXAMPLE, "--metric", "ui.theme", "cart.size", "return.regretted", "--days", "40"), "13.7"),
+        ((EXAMPLE, "--metric", "cart.size", "--reports", "3"), "2.4"),
     ],
 )
 def test_a_picture(run, tmp_path, arguments, total):
@@ -348,9 +348,10 @@ def test_the_page_shows_what_is_printed(run):
 
 
 def test_the_file_stands_first_as_in_other_commands(run, small):
-    """And a registry is named once."""
-    assert run(small) == run("--registry", small)
-    assert run(small, "--registry", small)[0] == 2
+    """There is no second name for it."""
+    assert run(small)[0] == 0
+    with pytest.raises(SystemExit):
+        run("--registry", small)
 
 
 def test_a_month_counts_no_more_answers_than_the_device_makes(run, tmp_path):

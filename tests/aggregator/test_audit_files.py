@@ -433,6 +433,18 @@ def test_the_command_verifies(command, real_redis):
     assert (status, json.loads(printed)["whole"], json.loads(printed)["faults"][0]["where"]) == (1, False, "store:2")
 
 
+def test_before_the_first_rotation_there_is_no_folder(command, tmp_path, monkeypatch):
+    """The log is whole, and the note says who makes the folder. Once it is needed, a folder that is not there is a fault."""
+    folder = tmp_path / "log"
+    status, out, _ = command("verify", "--files", folder)
+    assert status == 0
+    assert f"note: there is no folder {folder}: `rotate` makes it" in out
+    monkeypatch.setattr(time, "time", lambda now=time.time: now() + 60)
+    assert command("rotate", "--to", folder, "--older-than", "0")[0] == 0
+    assert command("verify", "--files", folder)[0] == 0
+    assert command("verify", "--files", tmp_path / "other")[0] == 1
+
+
 def test_the_command_tells_an_end_that_was_cut(command, real_redis):
     """The anchor that `head` printed shows it."""
     head = command("head")[1].strip()

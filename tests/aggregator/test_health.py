@@ -13,6 +13,7 @@ from workers import running
 from deniable.commands.entry import main
 from deniable_aggregator.counting.counter import WorkerSettings
 from deniable_aggregator.counting.worker import Worker
+from deniable_aggregator.publish.timetable import Pass
 from deniable_aggregator.store import GROUP, Store, Upload
 from deniable_aggregator.store.uploads import health
 
@@ -175,12 +176,19 @@ def test_status_tells(store, store_url, capsys, monkeypatch):
     shop, blog = map(json.loads, capsys.readouterr().out.splitlines())
     assert (shop["app"], shop["backlog"], shop["workers"], blog["backlog"]) == ("shop", 1, 1, 0)
     assert main(options) == 0
-    header, first, _, empty, *verdicts, _, _ = capsys.readouterr().out.splitlines()
+    header, first, _, empty, *verdicts, legend = capsys.readouterr().out.splitlines()
+    assert legend.startswith("Backlog, in hand and dead letters are batches")
     assert empty == ""
     idle = "nothing waits, and no worker runs to count what comes: start `deniable worker`, or `deniable serve`"
     assert verdicts == ["shop: 1 batch waits for a worker that runs", f"blog: {idle}"]
     assert header.split()[:3] == ["app", "workers", "backlog"]
     assert first.split()[:3] == ["shop", "1", "1"]
+    Pass(at=1_795_867_200, next=1_795_870_800, n=1200).note(store)
+    assert main(options) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "shop: 1,200 reports were counted by 12:00 UTC, in periods that still take some; what was counted since then shows at "
+        "13:00 or soon after"
+    )
 
 
 @pytest.mark.parametrize(

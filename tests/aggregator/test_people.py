@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from datetime import UTC, date, datetime
 from fractions import Fraction
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from registries import metric_toml, registry_toml
+import workers
 
 from deniable import registry
 from deniable.commands.entry import main
@@ -102,7 +101,7 @@ def test_reports_are_about_what_people_hold(tmp_path):
         counted = tally.count(declared.layout, devices.report(held)[""])
         truth = Truth(loaded(tmp_path, kind), crowd)
         truth.add(answers.metric, "2026-11-01", held)
-        true = next(each.truth for each in truth.by_period() if each.answer == answer and not each.segment)
+        true = next(each.truth for each in truth.by_period() if each.value == answer and not each.segment)
         assert estimated(declared, counted, answer) == pytest.approx(true, abs=0.15 if kind == "ends" else 0.03)
 
 
@@ -284,9 +283,8 @@ def test_people_are_sent_into_a_trial(served, tmp_path, capsys):
         periods = {stratum.period for stratum in store.strata(metric.id)}
         assert n == 300 * len(periods) if Fraction(metric.sample) == 1 else 0 < n < 300
     assert outcome["devices"] == 300
-    assert outcome["mixed"] == []
     assert {each["metric"] for each in outcome["rows"]} >= {"ui.theme", "startup.ms", "cart.and.coupon"}
-    assert (tmp_path / "truth.csv").read_text("utf-8").startswith("metric,period,segment,answer,people,truth\n")
+    assert (tmp_path / "truth.csv").read_text("utf-8").startswith("metric,period,segment,value,people,truth\n")
     assert store.simulated
     (entry,) = [each for each in map(json.loads, store.audit.between(0, -1)) if each["event"] == "reports.simulated"]
     assert entry["details"] == {"people": 300, "days": store.simulated}
@@ -294,36 +292,28 @@ def test_people_are_sent_into_a_trial(served, tmp_path, capsys):
     assert f"people were sent already, for {store.simulated}" in capsys.readouterr().err
 
 
-def test_other_reports_are_told(served, capsys):
-    """Where others were counted before, the table says of no interval that it holds the truth."""
+@pytest.mark.parametrize("counted", [1, 5])
+def test_nothing_is_sent_where_others_reported(served, capsys, counted):
+    """Also if they reported another metric, in a period that is over."""
     store, path, send = served
     declared = Declared.of(registry.load(path).metrics["export.used"])
     week = sending.occasions(registry.load(path), ["export.used"], sending.Days.until(datetime.now(UTC), 1, registry.load(path)))
     report = declared.mechanism.randomize(1)
-    sending.put(store, {Stratum(*declared.definition, week[0].period, ""): report * 5}, declared, store.now())
-    assert main([*send, "--devices", "50", "--days", "1"]) == 0
-    out = capsys.readouterr().out
-    assert "other reports were counted before, which are in the estimates, too: export.used." in out
-    assert "people a minute" in out
-    assert "0 of 0" not in out
-    assert "holds the truth" in out
+    sending.put(store, {Stratum(*declared.definition, week[0].period, ""): report * counted}, declared, store.now())
+    assert main([*send, "--devices", "50", "--days", "1"]) == 2
+    err = capsys.readouterr().err
+    assert f"this store has {counted} report{'s' * (counted > 1)} of shop already" in err
+    assert "start `deniable serve --data other`, and send with --data other" in err
+    assert not store.simulated
+    assert not store.strata("ui.theme")
 
 
-def test_no_verdict_is_printed_where_there_is_none(served, capsys):
-    """Where other reports were counted of every metric, there is neither the column nor the number of intervals."""
-    store, path, send = served
-    path.write_text(registry_toml(metric_toml("export.used", period="month"), publication={"trial": True}), "utf-8")
-    known = registry.load(path)
-    store.put(schema.AUDIT_SERVED, known.digest)
-    declared = Declared.of(known.metrics["export.used"])
-    (month, *_) = sending.occasions(known, ["export.used"], sending.Days.until(datetime.now(UTC), 1, known))
-    report = declared.mechanism.randomize(1)
-    sending.put(store, {Stratum(*declared.definition, month.period, ""): report * 5}, declared, store.now())
-    assert main([*send, "--devices", "50", "--days", "1"]) == 0
-    out = capsys.readouterr().out
-    assert "people a minute" in out
-    assert "truth" in out.splitlines()[0]
-    assert not re.search("holds? the truth", out)
+def test_nothing_is_sent_where_reports_wait(served, capsys):
+    """Nobody has counted them yet, and they would be mixed with simulated ones soon."""
+    store, _, send = served
+    workers.send(store, "upload")
+    assert main([*send, "--devices", "50", "--days", "1"]) == 2
+    assert "this store has 1 batch that waits to be counted of shop already" in capsys.readouterr().err
 
 
 def test_nothing_is_sent_where_it_could_do_harm(served, tmp_path, capsys):

@@ -179,7 +179,7 @@ def test_a_registry_backwards(run, declared):
     assert {each["epsilon"] for each in document["plan"] if each["metric"] == "theme"} != {1.0}
 
 
-@pytest.mark.parametrize("command", [["plan", "--users", "9"], ["simulate", "--users", "9"], ["account", "--registry"]])
+@pytest.mark.parametrize("command", [["plan", "--users", "9"], ["simulate", "--users", "9"], ["account"]])
 def test_what_cannot_be_planned_is_named_as_lint_names_it(capsys, tmp_path, command):
     """All metrics with a fault are named with their lines, not only the first one."""
     path = tmp_path / "metrics.toml"
@@ -343,9 +343,9 @@ def test_a_percentage_is_a_number(run):
     [
         (["--values", "8", "--epsilon", "1"], "state --users, --within, --difference or --leads-by"),
         (["metrics.toml"], "state --users, --within, --difference or --leads-by"),
-        ([], "deniable plan FILE --users N"),
+        ([], "state --users, --within, --difference or --leads-by"),
         (["--values", "8", "--difference", "0.05"], "--difference needs --epsilon"),
-        (["--users", "100", "--epsilon", "1"], "--values, --options and --range"),
+        (["--users", "100", "--epsilon", "1"], "--epsilon goes with --values, --options or --range"),
         (["--values", "8", "--options", "8", "--users", "10", "--epsilon", "1"], "--values, --options and --range"),
         (["--values", "1", "--users", "10", "--epsilon", "1"], "2 to 65,536"),
         (["--values", "8", "--users", "10"], "--within"),
@@ -370,7 +370,7 @@ def test_a_percentage_is_a_number(run):
         (["--values", "8", "--users", "10", "--epsilon", "1", "--min-reports", "0"], "--min-reports"),
         (["--values", "8", "--users", "10", "--epsilon", "1", "--distribution"], "--range"),
         (["--range", "5", "5", "--users", "10", "--epsilon", "1"], "--range"),
-        (["metrics.toml", "--values", "8", "--users", "10"], "--values goes without a registry"),
+        (["metrics.toml", "--values", "8", "--users", "10"], "--values goes without FILE: a registry states its own"),
         (["no.toml", "--users", "10"], "no.toml"),
     ],
 )
@@ -379,6 +379,16 @@ def test_bad_input_is_refused_in_words(run, arguments, about):
     status, out, error = run(*arguments)
     assert (status, out) == (2, "")
     assert about in error
+
+
+def test_without_a_file_it_is_the_registry_here(run, declared, monkeypatch):
+    """As of other commands. What describes a metric without a registry needs its kind."""
+    monkeypatch.chdir(declared.parent)
+    assert run("--users", "1e5") == run(declared, "--users", "1e5")
+    status, _, error = run("--users", "1e5", "--epsilon", "1")
+    assert (status, error) == (2, "--epsilon goes with --values, --options or --range: a registry states its own\n")
+    monkeypatch.chdir("/")
+    assert "metrics.toml: " in run("--users", "1e5")[2]
 
 
 def test_a_number_of_users_is_whole(run):

@@ -138,7 +138,7 @@ def test_a_frame_has_the_types_of_its_columns(url):
     rows, frame, polars = query.rows(), query.frame(), query.frame("polars")
     assert isinstance(frame, pd.DataFrame)
     assert {name: str(dtype) for name, dtype in frame.dtypes.items()} | {"time": ""} == {
-        **dict.fromkeys(("metric", "period", "value", "unit", "state", "reason", "mechanism"), "string"),
+        **dict.fromkeys(("metric", "period", "value", "unit", "state", "reason", "note", "mechanism"), "string"),
         **dict.fromkeys(("version", "n"), "Int64"),
         **dict.fromkeys(("from", "to"), "datetime64[s]"),
         **dict.fromkeys(("estimate", "stderr", "low", "high", "level", "low_all", "high_all", "epsilon"), "float64"),
@@ -297,6 +297,19 @@ def test_https_to_a_plain_server_is_told():
         Query(url.replace("http:", "https:"), READ).metric("theme").rows()
 
 
+def test_a_certificate_that_is_not_trusted_names_the_variable(monkeypatch, tmp_path):
+    """It holds the file of an authority, as for the SDK; one that is missing is named."""
+    with listening(lambda *_: []) as url:
+        query = Query(url.replace("http:", "https:"), READ).metric("theme")
+        with pytest.raises(QueryError, match=r"name the file of your own authority in SSL_CERT_FILE$"):
+            query.rows()
+        monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
+        monkeypatch.delenv("CURL_CA_BUNDLE", raising=False)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+        with pytest.raises(QueryError, match=r"^the certificates in SSL_CERT_FILE or .*none\.pem"):
+            query.rows()
+
+
 def test_what_pages_say_is_asked_by_one_call(url, filled):  # noqa: F811
     """Sentences, a comparison and a diagnosis of each metric named: the members of the API."""
     query = Query(url, READ).metric("theme", "wait")
@@ -318,7 +331,7 @@ def test_what_is_said_is_of_the_same_reports_as_the_rows(url, filled):  # noqa: 
     """The range and the segment of a query hold for its sentences; a filter that cannot hold for them is refused."""
     theme = Query(url, READ).metric("theme")
     part = theme.between(day(6), day(5)).where(platform="linux")
-    address = f"date_range={day(6)},{day(5)}&segment=platform=linux"
+    address = f"date_range={day(6)}..{day(5)}&segment=platform=linux"
     answer = filled.get(f"/api/v1/metrics/theme?{address}").get_json()
     (row,) = part.by("platform", values=False).rows()
     assert answer["n"] == row["n"] < filled.get("/api/v1/metrics/theme").get_json()["n"]
@@ -336,10 +349,10 @@ def test_a_range_of_one_metric_is_that_of_a_query(filled, path):  # noqa: F811
     """In the same words, with the same refusals; and not beside a period."""
     address = f"/api/v1/metrics/theme{path}?date_range="
     assert filled.get(f"{address}30d").status_code == 200
-    refused = filled.get(f"{address}2026-11-02,2026-11-01")
+    refused = filled.get(f"{address}2026-11-02..2026-11-01")
     assert (refused.status_code, refused.get_json()["code"]) == (400, "date_range")
     assert (
-        filled.get("/api/v1/query?metrics=theme&date_range=2026-11-02,2026-11-01").get_json()["detail"]
+        filled.get("/api/v1/query?metrics=theme&date_range=2026-11-02..2026-11-01").get_json()["detail"]
         == refused.get_json()["detail"]
     )
     if not path:
@@ -452,6 +465,17 @@ def test_the_command_takes_one_month_or_day(url, command):
     )
 
 
+def test_the_command_takes_a_week_and_a_month(url, command):
+    """As Python, the addresses and the pages do; rows are of the periods that overlap it."""
+    on = date.fromisoformat(day(6)).isocalendar()
+    week = f"{on.year}-W{on.week:02}"
+    rows = json.loads(command(url, "theme", "--range", week, "--by", "time", "--json")[1])
+    assert rows == Query(url, READ).metric("theme").between(week).by("time").rows()
+    assert {period.of(datetime.fromisoformat(row["time"]), "week") for row in rows} == {week}
+    month = day(6)[:7]
+    assert command(url, "theme", "--range", month, "--csv") == command(url, "theme", "--range", f"{month}..{month}", "--csv")
+
+
 def test_an_answer_is_a_table_for_people(url):
     """As text what the command prints, and in a notebook the same cells; each estimate has its interval and its reports."""
     answer = Query(url, READ).metric("theme", "wait").answer()
@@ -484,22 +508,27 @@ def test_the_command_takes_a_range_a_segment_a_value_and_a_comparison(url, comma
         r"^PLATFORM +VALUE +ESTIMATE +LOW +HIGH +DIFFERENCE +LOW, ALL +HIGH, ALL +P, HOLM +REPORTS$", out, re.MULTILINE
     )
     assert head, out
+    assert re.search(r"is at most 0\.05\. Tested together: \w+ differences? ?", out), out
+    assert "platform=linux" not in out.partition("REPORTS")[2]
+    assert re.search(r"^linux: it is the base$", out, re.MULTILINE), out
     before = query.between(day(2), day(2)).compare_previous()
-    words = ("theme", "--range", f"{day(2)}..{day(2)}", "--compare", "previous", "--json")
-    assert json.loads(command(url, *words)[1]) == before.rows()
+    words = ("theme", "--range", f"{day(2)}..{day(2)}", "--compare", "previous")
+    assert json.loads(command(url, *words, "--json")[1]) == before.rows()
+    base = before.rows()[0]
+    assert f"\nCompared with the time from {base['base_from']} to {base['base_to']}.\n" in command(url, *words)[1]
 
 
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        (("--last", "90x"), "--last takes some days or weeks, such as 90d or 12w; this is '90x'"),
+        (("--last", "90x"), "--last: '90x' is no range: write the last days or weeks, such as 30d or 12w; or a day, a week"),
         (
             ("--range", "october"),
-            "'october' is no day, no month and no time; --range takes a day or month, such as 2026-10, or two",
+            "--range: 'october..october' is no range: write the last days or weeks, such as 30d or 12w; or a day, a week",
         ),
         (
             ("--range", "2026-11-02..2026-11-01"),
-            "2026-11-02 is after 2026-11-01: write the earlier one first; --range takes a day or month",
+            "--range: 2026-11-02 is after 2026-11-01: write the earlier one first",
         ),
         (("--where", "linux"), "--where takes a segment with one of its values, such as platform=linux; this is 'linux'"),
         (("--compare", "linux"), "--compare takes previous, or a segment with its base, such as platform=linux; this is 'linux'"),
@@ -656,7 +685,7 @@ def test_figures_have_the_digits_of_pages(cells, text):
 
 def test_a_difference_whose_interval_holds_none_is_explained():
     """Holm's test finds a little more than the intervals exclude."""
-    row = {"p_holm": 0.04, "diff_low_all": -0.01, "diff_high_all": 0.2}
+    row = {"p_holm": 0.04, "differs": True, "diff_low_all": -0.01, "diff_high_all": 0.2}
     answer = Answer([row], [], [{"scale": "linear"}], trial=False)
     assert "though its interval holds 0." in " ".join(_about_differences(answer))
     sure = Answer([row | {"diff_low_all": 0.01}], [], [{"scale": "linear"}], trial=False)

@@ -714,6 +714,7 @@ def test_values_as_a_file(app, client):
         assert {float(row["level"]) for row in rows} == {headers["level"]}
         values = {name: headers[name] for name in ("version", "segment", "mechanism")} | headers["days"]
         written = {name: str(value or "") for name, value in values.items()} | {"metric": "ui.choice"}
+        written["unit"] = "share"
         assert all(row.items() >= written.items() for row in rows)  # the file says what it is of
     assert client.get("/m/ui.choice/values.csv?period=never").status_code == 400
     html = client.get("/m/ui.choice?segment=platform%3Dmacos&level=0.99").get_data(as_text=True)
@@ -1190,6 +1191,9 @@ def test_a_distribution_in_words_and_picture(numbers):
     assert len(html.encode()) < 40_000
     rows, _ = table(client, "/m/startup/values.csv")
     assert [row["value"] for row in rows][:4] == ["geometric_mean", "mean", "sum", "p05"]
+    assert {row["unit"] for row in rows} == {headers["unit"]} != {""}
+    lines, _ = table(client, "/m/startup/series.csv")
+    assert {row["unit"] for row in lines if row["estimate"]} == {headers["unit"]}
     assert [float(row["estimate"]) for row in rows[3:]] == [each["value"] for each in headers["quantiles"]]
 
 

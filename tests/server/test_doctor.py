@@ -613,6 +613,27 @@ def test_a_worker_that_serve_starts_is_awaited(good, monkeypatch, registry_file)
     assert pipeline.revived(shop).workers == 1
 
 
+@pytest.mark.parametrize("ups", [[3, 9, 21], [-1]], ids=str)
+def test_a_store_that_has_just_started_is_asked_again(good, monkeypatch, ups):
+    """Processes say that they live every 15 seconds, so the doctor waits for them before it says that none does."""
+    shop, looks = Store(good.redis, "shop"), []
+    good.redis.delete(shop.registries)
+    health.stop(shop.partitions[0], "worker")
+    script = type(shop).script
+    monkeypatch.setattr(
+        type(shop), "script", lambda store, *names: (lambda *_: ups[len(looks)]) if names == ("up",) else script(store, *names)
+    )
+    monkeypatch.setattr(pipeline.time, "sleep", looks.append)
+    assert pipeline.servers(shop).seen == "none says that it runs"
+    assert len(looks) == len(ups) - 1
+    looks.clear()
+    server = registries.Loaded("server", "f" * 64, "web-1:7")
+    monkeypatch.setattr(pipeline.time, "sleep", lambda _: (looks.append(0), registries.say(shop, server), beat(good)))
+    if len(ups) > 1:
+        assert (pipeline.servers(shop).status, len(looks)) == ("ok", 1)
+        assert pipeline.revived(shop).workers == 1
+
+
 def test_what_is_the_same_of_many_apps_is_said_once(good, monkeypatch, capsys, registry_file, tmp_path):
     """Of 30 apps of which one is well, each finding is one line with its meaning and the names of some; numbers may differ."""
     text, names = registry_file.read_text("utf-8"), [f"app-{number}" for number in range(30)]

@@ -298,7 +298,7 @@ def test_the_page_of_an_experiment(course):
     assert "No effect of “large” found so far" in listed
     table = course.http.get("/m/theme/experiment.csv").get_data(as_text=True).splitlines()
     assert len(table) == 4
-    assert table[0].startswith("metric,version,a,b,level,value,until,a_n,b_n,difference")
+    assert table[0].startswith("metric,version,a,b,level,value,unit,last,a_n,b_n,difference")
 
 
 def test_a_value_by_which_no_arm_is_compared_is_named(course):
@@ -354,6 +354,52 @@ def test_which_of_three_arms_has_the_most(three):
         order = three.get(f"/api/v1/metrics/theme/experiment?value=dark&level={level}").get_json()["order"]
         assert order["most"] == most
     assert order["says"] == "With which of 3 arms “dark” is most frequent cannot be told so far."
+
+
+def query(served, **members):
+    answer = served.http.post("/api/v1/query", json=members, headers={"Authorization": f"Bearer {READ}"})
+    assert answer.status_code == 200, answer.get_json()
+    return answer.get_json()
+
+
+@pytest.mark.parametrize("metric", ["theme", "size"])
+@pytest.mark.parametrize("base", ["control", "larger"])
+@pytest.mark.parametrize("level", [0.95, 0.6])
+def test_a_query_and_the_page_test_arms_alike(three, metric, base, level):
+    """Whichever arms a query asks for, their differences count as the experiment's planned comparisons."""
+    arms = ["control", "large", "larger"]
+    for others in (arms, [base, "large"]):
+        answer = query(
+            three,
+            metrics=[metric],
+            dimensions=["arm", "value"],
+            filters=[["is", "arm", others]],
+            compare={"dimension": "arm", "base": base},
+            level=level,
+        )
+        for arm in {*others} - {base}:
+            body = answered(three, f"{metric}/compare?a=arm={base}&b=arm={arm}&level={level}")
+            page_says = {row["label"]: (row["p_holm"], row["differs"], *row["simultaneous"]) for row in body["differences"]}
+            names = ("p_holm", "differs", "diff_low_all", "diff_high_all")
+            tested = {row["value"]: tuple(map(row.get, names)) for row in answer["rows"] if row["arm"] == arm and row["p"]}
+            assert tested.keys() == page_says.keys()
+            for label, row in tested.items():
+                assert row == pytest.approx(page_says[label], rel=1e-9), (label, row)
+            assert body["experiment"]["comparisons"] == (3 if {base, arm} == {"large", "larger"} else 2)
+
+
+def test_several_experiments_of_an_answer_are_tested_together(three):
+    """Each has the same part of the error, so an answer about two metrics, or with other segments, is wrong no more often."""
+    members = {"dimensions": ["arm", "value"], "compare": {"dimension": "arm", "base": "control"}}
+    alone, both = query(three, metrics=["theme"], **members), query(three, metrics=["theme", "size"], **members)
+    assert alone["together"] == (
+        "Tested together: of arms all values (Holm), all 2 comparisons of arms (Bonferroni), and all looks."
+    )
+    assert both["together"].endswith("There are 2 such families, and all count (Bonferroni).")
+    for one, other in zip(alone["rows"], both["rows"], strict=False):
+        if one["p_holm"] is not None:
+            assert other["p_holm"] == pytest.approx(min(1, 2 * one["p_holm"]))
+            assert other["diff_low_all"] < one["diff_low_all"]
 
 
 def test_two_arms_have_no_order(course):

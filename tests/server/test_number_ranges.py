@@ -75,6 +75,29 @@ def test_a_range_is_a_row_with_a_share(shop):
     assert {states[(platform, day(2))] for platform in ("linux", "macos")} == {("withheld", True)}  # it would be the difference
 
 
+def test_a_row_of_a_range_says_to_what_it_was_rounded(shop):
+    """As the page says it; so does the file, and the text of the command. Other rows have no note."""
+    kept, mean = rows(shop, metrics=["kept"], filters=within("20..100", "mean"))[::-1]
+    assert re.fullmatch(r"The range was rounded to the parts that devices report: \d+ to \d+ clicks\.", kept["note"])
+    assert mean["note"] is None
+    answer = shop.http.get("/api/v1/metrics/kept?value=20..100", headers={"Authorization": f"Bearer {READ}"}).get_json()
+    assert answer["number"]["range_share"]["says"].endswith(kept["note"])
+    wait = rows(shop, metrics=["wait"], filters=within("300..700", "p50", "p99"))
+    notes = {row["value"]: row["note"] for row in wait}
+    assert notes["300..700"].endswith("may count on either side of it: the interval allows for that.")
+    assert notes["p50"] is None
+
+
+def test_a_quantile_that_is_not_resolved_says_so(serve):
+    """As the page does, beside its interval."""
+    shop = serve(HELD)
+    send(shop, "wait", [200.0, 600.0] * 60, day(3), segment="platform=linux")
+    shop.drain(days=40)
+    notes = {row["value"]: row["note"] for row in rows(shop, metrics=["wait"])}
+    why = "120 reports do not resolve it, so its interval may miss: collect more, or ask with a larger epsilon"
+    assert (notes["p01" if "p01" in notes else "p05"], notes["p50"]) == (why, None)
+
+
 def test_shares_of_ranges_that_join_are_one(shop):
     shares = {row["value"]: row["estimate"] for row in rows(shop, metrics=["wait"], filters=within("..100", "100..300", "300.."))}
     assert sum(shares.values()) == pytest.approx(1)
@@ -206,7 +229,7 @@ def test_the_page_shows_what_the_api_answers(client, shop):
     share = shop.get("/api/v1/metrics/wait?value=300..700&level=0.9").get_json()["number"]["range_share"]
     assert f'<p class="range-share">{share["says"]}</p>' in html
     (line,) = (row for row in csv.DictReader(StringIO(page(client, "/m/wait/values.csv?value=300..700"))) if ".." in row["value"])
-    assert (line["value"], float(line["estimate"])) == ("share of 300..700", pytest.approx(share["share"]))
+    assert (line["value"], line["unit"], float(line["estimate"])) == ("300..700", "share", pytest.approx(share["share"]))
 
 
 def test_the_same_as_a_query_has_the_range(client, shop):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from html import unescape
 from io import StringIO
 from xml.etree import ElementTree as ET
@@ -199,12 +199,12 @@ def test_relative_dates_are_named(client):
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("range=soon", "range is some last days, such as 90d, or two days or months"),
+        ("range=soon", "is no range: write the last days or weeks, such as 30d or 12w; or a day, a week or a month"),
         ("range=2026-02-02..2026-01-01", "write the earlier one first"),
         ("range=30d&period=2026-01-01", "not of both"),
         ("by=year", "by is one of day, week, month"),
         ("by=hour", "his metric is daily: by is one of day, week, month"),
-        ("from=yesterday", "is no day, no month and no time"),
+        ("from=yesterday", "is no range: write the last days"),
         ("ranges=30d", "there is no such parameter"),
     ],
 )
@@ -212,6 +212,16 @@ def test_what_is_no_range_is_refused(client, query, words):
     answer = client.get(f"/m/used?{query}")
     assert answer.status_code == 400
     assert words in answer.get_data(as_text=True).replace("&#39;", "'").replace("Range is", "range is").replace("By is", "by is")
+
+
+def test_a_week_and_a_month_are_ranges(client):
+    """As in a query: their days, also where the metric is by day."""
+    week = DAYS[9].isocalendar()
+    monday = date.fromisocalendar(week.year, week.week, 1)
+    html = page(client, f"/m/used?range={week.year}-W{week.week:02}")
+    assert f"range={monday}..{monday + timedelta(days=6)}" in html
+    month = f"{DAYS[9]:%Y-%m}"
+    assert f"range={month}-01..{month}-" in page(client, f"/m/used?range={month}")
 
 
 def test_a_range_without_releases_says_so(client):

@@ -46,7 +46,9 @@ class Verification:
 
 
 def files(folder: Path, app: str) -> list[Path]:
-    """Return the files of an app's log, the oldest first."""
+    """Return the files of an app's log, the oldest first; none of a folder that is not there, as before the first `rotate`."""
+    if not folder.exists():
+        return []
     form = re.compile(rf"{re.escape(app)}\.audit\.(\d{{12}})-\d{{12}}\.jsonl")
     return sorted(path for path in folder.iterdir() if form.fullmatch(path.name))
 
@@ -83,6 +85,8 @@ def _verify(log: AuditLog, folder: Path | None, anchors: Mapping[int, str]) -> V
     if place < len(copied) or (lines and not place):
         chain.fault("end", f"the store has not even what it had when entry {chain.number} was moved to a file")
     notes = chain.finish(with_files=folder is not None)
+    if folder is not None and not folder.exists():
+        notes.append(f"there is no folder {folder}: `rotate` makes it, when the first entries are old enough")
     if copied:
         notes.append(
             "the store still has the entries of the last file: a rotation was cut short, the next one ends it; or it was restored"

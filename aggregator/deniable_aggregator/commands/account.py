@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms
+from deniable.commands.parser import REGISTRY
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.registry.published import newest
 from deniable_aggregator.commands import noise
@@ -32,9 +33,8 @@ _MONTH = 31  # days of a plot that is for no stated time
 def account(parser: argparse.ArgumentParser) -> Callable[[Namespace], int]:
     """``deniable account [FILE] [--metric ID...] [--days D]``, or with ``--epsilon E``, or with ``--gaussian S``."""
     # Exit status: 0 done, 1 if the budget does not allow all of it, 2 for wrong usage or a registry that cannot be read.
-    parser.add_argument("file", nargs="?", metavar="FILE", help="a registry (default: metrics.toml, unless there is --epsilon)")
+    parser.add_argument("file", nargs="?", metavar="FILE", help=f"a registry (default: {REGISTRY}, unless there is --epsilon)")
     of_file = parser.add_argument_group("reports of a registry")
-    of_file.add_argument("--registry", metavar="FILE", help="the same as FILE")
     of_file.add_argument("--metric", nargs="+", default=[], metavar="ID", help="of these metrics alone (default: all)")
     of_file.add_argument("--days", type=int, metavar="D", help="for so many days (default: a calendar month)")
     of_file.add_argument("--answers", type=int, metavar="N", help="different answers to a question with kept responses, at most")
@@ -73,9 +73,6 @@ def _account(arguments: Namespace) -> int:
     from deniable_aggregator.accounting import library
     from deniable_aggregator.accounting.statement import statement
 
-    if arguments.file and arguments.registry:
-        raise ConfigurationError("a registry is named twice: leave out --registry")
-    arguments.registry = arguments.registry or arguments.file
     draw = drawing("accounting.plot") if arguments.plot else None  # a missing library is reported before the work
     planned = None if arguments.epsilon else _plan(arguments)
     spends = planned.spends if planned else _stated(arguments)
@@ -126,14 +123,14 @@ def _plan(arguments: Namespace) -> Plan:
 def _planned(arguments: Namespace, days: int | None, reports: int | None) -> Plan:
     from deniable_aggregator.accounting.plan import plan
 
-    registry = newest(arguments.registry or "metrics.toml")
+    registry = newest(arguments.file or REGISTRY)
     return plan(registry, metrics=arguments.metric, days=days, reports=reports, answers=arguments.answers)
 
 
 def _stated(arguments: Namespace) -> list[Spend]:
     """Return the spends of the command line."""
-    if arguments.registry or arguments.metric:
-        raise ConfigurationError("either --registry and --metric or --epsilon")
+    if arguments.file or arguments.metric:
+        raise ConfigurationError("either FILE and --metric, or --epsilon")
     if arguments.days is not None and arguments.reports:
         raise ConfigurationError("either --days, with a report on each, or --reports")
     if arguments.answers is not None and arguments.epsilon_permanent is None:

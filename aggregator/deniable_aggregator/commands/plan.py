@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms
+from deniable.commands.parser import REGISTRY
 from deniable.commands.terminal import print_table
 from deniable.errors import ConfigurationError
 from deniable.exact.epsilon import exact
@@ -49,7 +50,7 @@ _OWN = {
 def plan(parser: argparse.ArgumentParser) -> Run:
     """``deniable plan FILE --users N``, or ``deniable plan --values D --epsilon E --users N``."""
     # Without `--users` it finds how many users `--within` or an arm needs. Without `--epsilon` it finds the epsilon.
-    parser.add_argument("file", nargs="?", metavar="FILE", help="a registry: all its metrics, with their budget")
+    parser.add_argument("file", nargs="?", metavar="FILE", help=f"a registry: all its metrics (default: {REGISTRY})")
     parser.add_argument("--users", type=whole_number, metavar="N", help="people who answer once, such as 1e5")
     about = "find the users or the epsilon for this error: of a share, or part of the range of a number"
     parser.add_argument("--within", type=share, metavar="W", help=about)
@@ -88,13 +89,15 @@ def _plan(arguments: argparse.Namespace) -> int:
         leads_by=arguments.leads_by,
         per_day=arguments.per_day,
     )
-    if arguments.file is None:
+    kinds = _kinds(arguments)
+    if arguments.file is None and kinds:
         _print(_for_mechanisms(arguments, terms), terms, None, as_json=arguments.json)
         return 0
     flags = [option for name, option in _OWN.items() if getattr(arguments, name)]
     if flags:
-        raise ConfigurationError(f"{flags[0]} goes without a registry, which states its own")
-    registry = newest(arguments.file)
+        kind = "without FILE" if kinds else "with --values, --options or --range"
+        raise ConfigurationError(f"{flags[0]} goes {kind}: a registry states its own")
+    registry = newest(arguments.file or REGISTRY)
     rows = of_registry(registry, terms)
     planned = _with(registry, rows)
     _print(rows, terms, accounting.plan(planned), planned, as_json=arguments.json)
@@ -102,10 +105,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _check_purpose(arguments: argparse.Namespace) -> None:
-    """Refuse a plan without a metric, or without a number of users, an error or a difference."""
-    if arguments.file is None and not _kinds(arguments):
-        how = "deniable plan FILE --users N, such as deniable plan metrics.toml --users 1e5"
-        raise ConfigurationError(f"state a registry: {how}; or one of --values, --options and --range")
+    """Refuse a plan without a number of users, an error or a difference."""
     if arguments.range and arguments.within is not None and arguments.within >= 1:
         low, high = (float(read_number(end)) for end in arguments.range)
         if arguments.within < high - low:

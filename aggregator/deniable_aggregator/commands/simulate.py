@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable.commands import terminal
+from deniable.commands.parser import REGISTRY
 from deniable.errors import ConfigurationError
 from deniable.forecast.precision import length
 from deniable.registry import published
@@ -38,7 +39,7 @@ _SHOWN = 4  # answers of a metric, the most frequent first
 
 def simulate(parser: argparse.ArgumentParser) -> Run:
     """``deniable simulate FILE --users N [--shares FILE]``, or ``deniable simulate FILE --send [--devices N] [--days D]``."""
-    parser.add_argument("file", metavar="FILE", help="a registry")
+    parser.add_argument("file", nargs="?", default=REGISTRY, metavar="FILE", help=f"default: {REGISTRY}")
     about = "columns metric,value,share (default: Zipf's law; with --send also a trend, and differences between segments)"
     parser.add_argument("--shares", type=Path, metavar="CSV", help=about)
     options.add_seed(parser)
@@ -141,7 +142,7 @@ def _send(arguments: argparse.Namespace) -> int:
     crowd = _crowd(arguments, registry, np.random.SeedSequence(number))
     planned = sending.occasions(registry, list(crowd.answers), days)
     sending.check_open(store, registry, planned)
-    before = sending.counted_before(store, list(crowd.answers))
+    sending.check_empty(store, registry)
     print(f"{crowd.size:,} people, {days}: {crowd.description}.", file=sys.stderr, flush=True)
     if arguments.truth:
         _write(arguments.truth, [])  # before the work: it may not be writable
@@ -154,24 +155,15 @@ def _send(arguments: argparse.Namespace) -> int:
     if arguments.truth:
         _write(arguments.truth, truth.by_period())
     if arguments.json:
-        sizes = {
-            "seed": number,
-            "devices": crowd.size,
-            "days": str(days),
-            "reports": reports,
-            "seconds": seconds,
-            "mixed": before,
-        }
+        sizes = {"seed": number, "devices": crowd.size, "days": str(days), "reports": reports, "seconds": seconds}
         rows = [each._asdict() | {"inside": each.inside} for each in compared]
         print(json.dumps(sizes | {"level": comparison.LEVEL, "rows": rows}))
         return 0
-    _compare(compared, comparison.LEVEL, before)
+    _compare(compared, comparison.LEVEL)
     speed = f"{reports:,} reports in {seconds:.1f} s, of {60 * crowd.size / seconds:,.0f} people a minute"
-    verdicts = [each.inside for each in compared if each.metric not in before]
+    verdicts = [each.inside for each in compared]
     held = f" {sum(verdicts)} of {len(verdicts)} intervals hold the truth." if verdicts else ""
     print(f"\n{speed}.{held}")
-    if before:
-        print(f"Of these metrics other reports were counted before, which are in the estimates, too: {', '.join(before)}.")
     if arguments.truth:
         print(f"Truth by period and segment: {arguments.truth}")
     _point_to(arguments, registry, crowd)
@@ -206,19 +198,16 @@ def _write(path: Path, figures: Iterable[Figure]) -> None:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _compare(compared: Sequence[Compared], level: float, before: Sequence[str]) -> None:
+def _compare(compared: Sequence[Compared], level: float) -> None:
     """Print figures beside their estimates: of everybody, and of each segment the most frequent answers."""
-    headings = "metric", "segment", "answer", "truth", "estimate", f"{level:.1%} interval", "holds the truth"
+    headings = "metric", "segment", "value", "truth", "estimate", f"{level:.1%} interval", "holds the truth"
     rows: list[tuple[str, ...]] = [headings]
     printed: Counter[tuple[str, str]] = Counter()
     for row in sorted(compared, key=lambda row: (row.metric, row.segment, -row.truth)):
         printed[row.metric, row.segment] += 1
         if printed[row.metric, row.segment] <= _SHOWN:
             figures = f"{row.truth:.4g}", f"{row.estimate:.4g}", f"{row.low:.4g} to {row.high:.4g}"
-            verdict = "-" if row.metric in before else "yes" if row.inside else "NO"
-            rows.append((row.metric, row.segment or "-", row.answer, *figures, verdict))
-    if all(row.metric in before for row in compared):
-        rows = [row[:-1] for row in rows]  # nothing is known of any
+            rows.append((row.metric, row.segment or "-", row.value, *figures, "yes" if row.inside else "NO"))
     terminal.print_table(rows)
 
 

@@ -59,16 +59,13 @@ def status(parser: argparse.ArgumentParser) -> Run:
             print()
             for app, health_ in state.items():
                 print(f"{app}: {_verdict(health_)}")
-            print(_LEGEND)
+            print("Backlog, in hand and dead letters are batches, each of some reports.")
+            for store in stores:
+                if last := Pass.last(store):
+                    print(f"{store.app}: {_since(last)}")
         return int(any(each.backlog and not each.workers for each in state.values()))
 
     return run
-
-
-_LEGEND = (
-    "Backlog, in hand and dead letters are batches, each of some reports.\n"
-    "Counted are the reports of all periods that still take some, looked at once an hour at most."
-)
 
 
 def _verdict(state: Health) -> str:
@@ -84,6 +81,13 @@ def _verdict(state: Health) -> str:
         )
     dead = f"; of {plural(state.dead, 'dead letter')} `deniable dead-letters list` says why" if state.dead else ""
     return f"{f'{waiting} for a worker that runs' if waiting else 'all that came is counted'}{dead}"
+
+
+def _since(last: Pass) -> str:
+    """Say of when the number of counted reports is: one of an hour ago looks like a loss."""
+    at, then = (f"{datetime.fromtimestamp(moment, UTC):%H:%M}" for moment in (last.at, last.next))
+    later = f"; what was counted since then shows at {then} or soon after" if last.next > last.at else ""
+    return f"{plural(last.n, 'report')} were counted by {at} UTC, in periods that still take some{later}"
 
 
 def _counted(last: Pass | None) -> dict[str, object]:

@@ -28,7 +28,7 @@ class Compared(NamedTuple):
 
     metric: str
     segment: str  # the cell; empty for everybody
-    answer: str
+    value: str
     # truth, estimate, low, high: the true figure, the estimated one, and the ends of its interval
     truth: float
     estimate: float
@@ -51,9 +51,9 @@ def compare(store: Store, registry: Registry, figures: Iterable[Figure]) -> Iter
         if cell not in measured:
             published = Published.of_each(app, [app.highest[figure.metric]])
             measured[cell] = _estimates(measure(published, known, None, figure.segment or None, LEVEL))
-        estimates = measured[cell].get(figure.answer)
+        estimates = measured[cell].get(figure.value)
         if estimates:
-            yield Compared(figure.metric, figure.segment, figure.answer, figure.truth, *estimates)
+            yield Compared(figure.metric, figure.segment, figure.value, figure.truth, *estimates)
 
 
 def _estimates(answer: Measurement) -> dict[str, tuple[float, float, float]]:

@@ -21,6 +21,7 @@ import numpy as np
 from deniable.declared import Declared
 from deniable.errors import ConfigurationError, RegistryError
 from deniable.limits.admission import admit
+from deniable.messages.plural import plural
 from deniable.registry import period
 from deniable.source import ONE, OS
 from deniable.wire.report import Stratum
@@ -31,6 +32,7 @@ from deniable_aggregator.people.devices import Devices
 from deniable_aggregator.people.truth import Truth
 from deniable_aggregator.process import children
 from deniable_aggregator.publish import release
+from deniable_aggregator.publish.hourly import reports_counted
 from deniable_aggregator.store import schema
 
 if TYPE_CHECKING:
@@ -148,9 +150,17 @@ def check_open(store: Store, registry: Registry, planned: Sequence[Occasion]) ->
             )
 
 
-def counted_before(store: Store, metrics: Sequence[str]) -> list[str]:
-    """Name the metrics of which some reports are counted."""
-    return [id_ for id_ in metrics if store.strata(id_)]
+def check_empty(store: Store, registry: Registry) -> None:
+    """Refuse a store that has reports of somebody."""
+    counted, waiting = reports_counted(store, registry), store.backlog()
+    if counted or waiting:
+        there = [plural(counted, "report")] if counted else []
+        there += [f"{plural(waiting, 'batch')} that {'waits' if waiting == 1 else 'wait'} to be counted"] if waiting else []
+        raise ConfigurationError(
+            f"this store has {' and '.join(there)} of {registry.app} already, and nobody could tell simulated ones from them: "
+            "start `deniable serve --data other`, and send with --data other. If these reports are of no use, stop the server, "
+            "and empty its folder instead"
+        )
 
 
 def put(

@@ -32,7 +32,7 @@ class Figure(NamedTuple):
     metric: str
     period: str  # empty: all of them together
     segment: str  # the cell; empty for everybody
-    answer: str  # an answer as it is shown, or `mean`, `p50` or `p90`
+    value: str  # an answer as it is shown, or `mean`, `p50` or `p90`
     people: int  # how many answered; of all periods together, how many answers there were
     truth: float  # the share of those who gave the answer, or the mean or quantile
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from deniable.commands.parser import REGISTRY
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.explanation import Explanation
 from deniable.limits.admission import admit
@@ -22,7 +23,7 @@ def explain(parser: argparse.ArgumentParser) -> Run:
     """``deniable explain METRIC [ANSWER] [--registry FILE]``."""
     parser.add_argument("metric", metavar="METRIC")
     parser.add_argument("answer", nargs="?", metavar="ANSWER", help="to draw an example of a report for; a product's with commas")
-    parser.add_argument("--registry", default="metrics.toml", metavar="FILE", help="default: metrics.toml")
+    parser.add_argument("--registry", default=REGISTRY, metavar="FILE", help=f"default: {REGISTRY}")
 
     def run(arguments: argparse.Namespace) -> int:
         declared = load(arguments.registry)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deniable.commands.parser import REGISTRY
 from deniable.errors import ConfigurationError, RegistryError
 from deniable.registry import parse
 from deniable.registry.tables import MONTHS, Budget
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from deniable.commands.parser import Run
 
-_FILE = "metrics.toml"
 _TEXT = """\
 # What {app} asks its users. Each answer is randomised on the device before it leaves it.
 # `deniable registry lint {file}` explains each fault. The guide: https://deniable.github.io/deniable/how-to/embed/
@@ -157,7 +157,7 @@ expires = {expires}
 def init(parser: argparse.ArgumentParser) -> Run:
     """``deniable init [--app NAME] [--file FILE] [--cli | --web] [--trial]``: write a registry, but over none that is there."""
     parser.add_argument("--app", metavar="NAME", help="a lower-case name (default: that of this folder)")
-    parser.add_argument("--file", default=_FILE, metavar="FILE", help=f"default: {_FILE}")
+    parser.add_argument("--file", default=REGISTRY, metavar="FILE", help=f"default: {REGISTRY}")
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--cli", action="store_true", help="with what makers of a command line tool ask")
     kinds.add_argument("--web", action="store_true", help="for visitors of web pages: what a new browser can be asked")
@@ -194,7 +194,7 @@ def init(parser: argparse.ArgumentParser) -> Run:
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
         print(f"{path}: {'six' if arguments.cli else 'two'} metrics of {app}. Next:")
-        named, option = ("", "") if arguments.file == _FILE else (f" {shlex.quote(arguments.file)}", " --registry")
+        named, option = ("", "") if arguments.file == REGISTRY else (f" {shlex.quote(arguments.file)}", " --registry")
         print(f"  deniable registry lint{named}")
         print(f"  deniable explain {'app.system linux' if arguments.cli else 'ui.theme dark'}{option}{named}")
         print(f"  deniable serve{option}{named}    # brought by pip install 'deniable[serve]'")

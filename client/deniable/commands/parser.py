@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 Run = Callable[[argparse.Namespace], int]
 """What runs a subcommand: it takes the arguments and returns the exit status."""
+REGISTRY = "metrics.toml"
+"""The registry that commands read where none is named."""
 
 _CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 _TYPE = re.compile(r"invalid (int|float) value: (.*)", re.DOTALL)

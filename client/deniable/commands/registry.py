@@ -13,6 +13,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
+from deniable.commands.parser import REGISTRY
 from deniable.commands.sheet import sheet
 from deniable.commands.terminal import print_table
 from deniable.errors import ConfigurationError, ParameterError, RegistryError
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from deniable.lint import Lint, Note
     from deniable.registry import Registry
 
-_FILE, _SIGNED = "metrics.toml", "metrics.signed.json"
-_DEFAULT = f"default: {_FILE}"
+_SIGNED = "metrics.signed.json"
+_DEFAULT = f"default: {REGISTRY}"
 _WIDTH = 100
 
 
@@ -43,8 +44,8 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     """``deniable registry lint | diff | publish | show | keygen | sign | verify``."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     check = actions.add_parser("lint", help="explain each fault of a registry with file, metric, rule and value")
-    about = f"or a folder of published registries; default: {_FILE}"
-    check.add_argument("files", nargs="*", default=[_FILE], metavar="FILE", help=about)
+    about = f"or a folder of published registries; default: {REGISTRY}"
+    check.add_argument("files", nargs="*", default=[REGISTRY], metavar="FILE", help=about)
     about = "of the store, such as 512mb: warn if the sums of all metrics may not fit"
     check.add_argument("--maxmemory", metavar="BYTES", help=about)
     about = "people who report once a period, such as 1e5: refuse `shuffled` where they do not fill the pools of a relay"
@@ -52,14 +53,14 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     check.set_defaults(run=_lint_all)
     compare = actions.add_parser("diff", help="name what a change to a published registry would break")
     compare.add_argument("published", metavar="PUBLISHED", help="a file, or the folder of all that were published")
-    compare.add_argument("proposed", nargs="?", default=_FILE, metavar="PROPOSED", help=_DEFAULT)
+    compare.add_argument("proposed", nargs="?", default=REGISTRY, metavar="PROPOSED", help=_DEFAULT)
     compare.set_defaults(run=lambda parsed: _diff(parsed.published, parsed.proposed))
     add = actions.add_parser("publish", help="add a registry to the folder of all that were published, if it breaks none of them")
-    add.add_argument("file", nargs="?", default=_FILE, metavar="FILE", help=_DEFAULT)
+    add.add_argument("file", nargs="?", default=REGISTRY, metavar="FILE", help=_DEFAULT)
     add.add_argument("folder", metavar="FOLDER", help="made where there is none; DENIABLE_REGISTRY names it")
     add.set_defaults(run=lambda parsed: _publish(Path(parsed.file), Path(parsed.folder)))
     show = actions.add_parser("show", help="tell what a client in another language needs: fingerprints, layouts, constants")
-    show.add_argument("file", nargs="?", default=_FILE, metavar="FILE", help=_DEFAULT)
+    show.add_argument("file", nargs="?", default=REGISTRY, metavar="FILE", help=_DEFAULT)
     show.add_argument("--json", action="store_true", help="all of it, as in https://deniable.github.io/deniable/reference/wire/")
     show.add_argument("--typescript", action="store_true", help="all of it, as a module for the package `deniable` of npm")
     show.add_argument("--script", action="store_true", help="all of it, as a script for a web page")
@@ -72,10 +73,10 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     keys.add_argument("--sealing", type=int, metavar="NUMBER", help=about)
     keys.set_defaults(run=lambda parsed: _keygen(parsed.out, parsed.sealing))
     sign = actions.add_parser("sign", help="sign what a metrics.toml turns off or down, for a server to hand to devices")
-    sign.add_argument("file", nargs="?", default=_FILE, metavar="FILE", help=_DEFAULT)
+    sign.add_argument("file", nargs="?", default=REGISTRY, metavar="FILE", help=_DEFAULT)
     sign.add_argument("--against", required=True, metavar="FILE", help="the metrics.toml that the app brings along")
     sign.add_argument("--key", required=True, metavar="FILE", help="private key, from keygen")
-    sign.add_argument("--out", metavar="FILE", help=f"default: {_SIGNED} beside {_FILE}")
+    sign.add_argument("--out", metavar="FILE", help=f"default: {_SIGNED} beside {REGISTRY}")
     sign.add_argument(
         "--valid-for", metavar="DAYS", help="days for which a server may hand it to devices that have not had it, such as 30d"
     )

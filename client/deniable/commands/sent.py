@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable.client import waiting
+from deniable.commands.parser import REGISTRY
 from deniable.commands.terminal import print_table
 from deniable.device.journal import Journal
 from deniable.device.state import State
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from deniable.registry import Registry
 
 _FILE = "state.db"
-_REGISTRY = Path("metrics.toml")
 _HEADINGS = ("METRIC", "VERSION", "PERIOD", "SEGMENT", "PAYLOAD", "SAYS")
 
 
@@ -62,7 +62,7 @@ def _registry(path: Path | None) -> Registry | None:
     if path is not None:
         return load(path)
     try:
-        return load(_REGISTRY) if _REGISTRY.is_file() else None
+        return load(Path(REGISTRY)) if Path(REGISTRY).is_file() else None
     except RegistryError:  # perhaps of another app
         return None
 

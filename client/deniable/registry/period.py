@@ -54,14 +54,21 @@ def bounds(
     return start, end
 
 
-def end(name: str) -> datetime | None:
-    """Return the end of a period of any length; None if this is no name of a period."""
+def length_of(name: str) -> str:
+    """Return the length of a period by its name; empty if this is no name of a period."""
     for length in LENGTHS:  # the names of each length have their own form
         try:
-            return bounds(name, length)[1]
+            bounds(name, length)
         except ParameterError:
             continue
-    return None
+        return length
+    return ""
+
+
+def end(name: str) -> datetime | None:
+    """Return the end of a period of any length; None if this is no name of a period."""
+    length = length_of(name)
+    return bounds(name, length)[1] if length else None
 
 
 def month_of(

@@ -20,8 +20,6 @@ _REFUSED = 2
 _JOINT = ".."
 _COLUMNS = "https://deniable.github.io/deniable/reference/columns/"
 _ALPHA = 0.05  # of the tests, as the level is not asked for here
-_LAST = "--last takes some days or weeks, such as 90d or 12w"
-_RANGE = "--range takes a day or month, such as 2026-10, or two, such as 2026-10-01..2026-11-20"
 _PREVIOUS = "previous"
 
 
@@ -41,7 +39,9 @@ def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
     range_ = parser.add_mutually_exclusive_group()
     range_.add_argument("--last", metavar="DAYS", help="the last days or weeks, such as 90d or 12w (default: all published)")
     range_.add_argument(
-        "--range", metavar="FIRST..LAST", help="a day or month, such as 2026-10, or two, both included: 2026-10-01..2026-11-20"
+        "--range",
+        metavar="FIRST..LAST",
+        help="a day, week or month, such as 2026-W47 or 2026-10, or two, both included: 2026-10-01..2026-11-20",
     )
     compare = "with the range before (previous), or with one value of a segment, such as platform=linux"
     parser.add_argument("--compare", metavar="BASE", help=compare)
@@ -96,14 +96,10 @@ def _list(arguments: argparse.Namespace) -> None:
 
 
 def _in_words_of(arguments: argparse.Namespace, problem: QueryError) -> str:
-    """Say what is wrong with a range as it is written here; the server speaks of its member ``date_range``."""
+    """Say what is wrong, and with which option, if it is a range."""
     if arguments.compare == _PREVIOUS and problem.code == "query_conflict" and not (arguments.last or arguments.range):
         return "--compare previous is with the time before a range: add --last, such as --last 30d, or --range"
-    if problem.code != "date_range":
-        return str(problem)
-    why, _, _ = problem.detail.partition("; ")
-    rule, text = (_LAST, arguments.last) if arguments.last else (_RANGE, arguments.range)
-    return f"{rule}; this is {text!r}" if why.startswith(problem.code) else f"{why}; {rule}"
+    return f"{'--last' if arguments.last else '--range'}: {problem}" if problem.code == "date_range" else str(problem)
 
 
 def _answered(arguments: argparse.Namespace) -> str:
@@ -130,7 +126,7 @@ def _answered(arguments: argparse.Namespace) -> str:
     if names := [name for name in by if name != "time"]:
         sentences.insert(0, _subject(names, arguments.where))
     sentences += _about_differences(answer)
-    parts = (sentences, _range(answer, arguments.last), table.lines(answer), table.reasons_of(answer))
+    parts = (sentences, _range(answer, arguments.last), table.lines(answer), table.remarks_of(answer))
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part)
 
 
@@ -162,12 +158,12 @@ def _withheld(arguments: argparse.Namespace) -> str:
 
 
 def _about_differences(answer: Answer) -> list[str]:
-    """Say which differences are beyond chance, and why an interval of one may hold no difference."""
+    """Say which differences are beyond chance, of how many, and why an interval of one may hold no difference."""
     tested = [row for row in answer.rows if row.get("p_holm") is not None]
     if not tested:
         return []
     none = 1.0 if answer.metrics[0]["scale"] == "log" else 0.0
-    rule = "A difference is beyond chance if its P, HOLM is below 0.05. All intervals of differences hold together."
+    rule = f"A difference is beyond chance if its P, HOLM is at most {_ALPHA:g}. {answer.together}"
     if not any(_holds(row, none) for row in tested):
         return [rule]
     more = (
@@ -179,9 +175,9 @@ def _about_differences(answer: Answer) -> list[str]:
 
 def _holds(row: Row, none: float) -> bool:
     """Return whether a difference is beyond chance and its interval holds no difference."""
-    p_value, low, high = (row[name] for name in ("p_holm", "diff_low_all", "diff_high_all"))
-    known = isinstance(p_value, float) and isinstance(low, float) and isinstance(high, float)
-    return known and p_value < _ALPHA and low <= none <= high  # type: ignore[operator]
+    low, high = row["diff_low_all"], row["diff_high_all"]
+    known = isinstance(low, float) and isinstance(high, float)
+    return bool(row["differs"]) and known and low <= none <= high  # type: ignore[operator]
 
 
 def _reports(arguments: argparse.Namespace) -> Query:

@@ -72,7 +72,10 @@ _ID = _parameter("path", "id", _TEXT, "As in the registry; or metric@version, fo
 _LEVEL = _parameter("query", "level", {"type": "number", "minimum": 0.5, "maximum": 0.999999}, "Confidence; default 0.95")
 
 _DATE_RANGE = _parameter(
-    "query", "date_range", _TEXT, "The last days such as `90d`, or two days joined by a comma; default: all that were published"
+    "query",
+    "date_range",
+    _TEXT,
+    "The last days, such as `90d`; a day, week or month, such as `2026-W47`; or two joined by `..`; default: all published",
 )
 _FORMAT = _parameter("query", "format", {"enum": [*FORMATS]}, "As what rows are written; default: as Accept asks, or json")
 

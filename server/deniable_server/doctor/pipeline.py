@@ -100,11 +100,12 @@ def settled(store: Store, source: Source) -> Agreement:
 
 
 def revived(store: Store) -> Health:
-    """Read the state of an app; if no worker lives, again for some seconds while `deniable serve` starts one."""
+    """Read the state of an app; if no worker lives, again for some seconds while `deniable serve` or the store starts."""
     deadline = time.monotonic() + _READ_SECONDS
     while True:
         state = health.read(store)
-        starting = not state.workers and any(each.role == "serve" for each in registries.running(store))
+        serving = any(each.role == "serve" for each in registries.running(store))
+        starting = not state.workers and (serving or not registries.heard(store))
         if not starting or time.monotonic() > deadline:
             return state
         time.sleep(_LOOK_SECONDS)
@@ -115,7 +116,7 @@ def servers(
     serving: Callable[[], Sequence[str]] = list,  # returns the apps that a living server serves
 ) -> Finding:
     """Check that servers live, of which one takes reports and one shows results; the same may do both."""
-    running = [each for each in registries.running(store) if each.serves]
+    running = _heard(store)
     uploads, answers = (any(each.takes_uploads for each in running), any(each.answers for each in running))
     alive = f"{words(running)} alive"
     if uploads and answers:
@@ -140,6 +141,16 @@ def servers(
     meaning = "no report is taken, and nobody sees results" + ("" if served else "; the app was not served yet")
     seen = "none says that it runs"
     return Finding("servers", "fault" if served else "warning", seen, meaning, f"{remedy}, or `deniable serve`", store.app)
+
+
+def _heard(store: Store) -> list[registries.Loaded]:
+    """Return the living servers; while the store has just started, again until both kinds say so or all must have."""
+    while True:
+        running = [each for each in registries.running(store) if each.serves]
+        both = any(each.takes_uploads for each in running) and any(each.answers for each in running)
+        if both or registries.heard(store):
+            return running
+        time.sleep(_LOOK_SECONDS)
 
 
 def processes(agreement: Agreement, *, app: str, path: str) -> Finding:

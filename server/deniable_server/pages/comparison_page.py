@@ -14,7 +14,8 @@ from deniable_aggregator.answer.difference.sentence import both_sides, is_of_sha
 from deniable_aggregator.answer.figures import distance
 from deniable_aggregator.answer.over_time.changes import COMPARED
 from deniable_aggregator.answer.over_time.looks import arm_comparisons, arm_pairs
-from deniable_aggregator.answer.question.side import JOINT, side_of
+from deniable_aggregator.answer.question.date_range import JOINT
+from deniable_aggregator.answer.question.side import side_of
 from deniable_aggregator.answer.refusal import Refusal
 from deniable_server.pages.parts import chart
 from deniable_server.pages.parts.chart import Scale

@@ -28,7 +28,7 @@ from deniable_aggregator.answer.difference import compare
 from deniable_aggregator.answer.difference.sentence import planned_in_words
 from deniable_aggregator.answer.measurement import measure
 from deniable_aggregator.answer.over_time import looks
-from deniable_aggregator.answer.question.side import JOINT
+from deniable_aggregator.answer.question.date_range import JOINT
 from deniable_aggregator.answer.refusal import Incomparable, Refusal
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish import release

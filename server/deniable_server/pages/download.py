@@ -9,7 +9,7 @@ from math import isnan
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.answer.model.number import quantile_name
-from deniable_aggregator.answer.model.rows import Cell
+from deniable_aggregator.answer.model.rows import Cell, unit_of
 from deniable_aggregator.answer.model.series import Trend
 from deniable_aggregator.answer.readings.numbers_differing import MEDIAN
 from deniable_server.api.answers.export import plain
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable_aggregator.answer.model.comparison import Comparison
-    from deniable_aggregator.answer.model.experiment import ExperimentAnswer
+    from deniable_aggregator.answer.model.experiment import ArmCourse, ExperimentAnswer
     from deniable_aggregator.answer.model.fields import Days
     from deniable_aggregator.answer.model.metric import Measurement
     from deniable_aggregator.answer.model.number import NumberEstimate
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 # Columns are called as in the rows of a query.
 _INTERVALS = ("low", "high", "low_all", "high_all")
-_VALUES = ("value", "n", "estimate", "stderr", *_INTERVALS, "count", "consistent", "lowered_by", "detected")
-_PERIODS = ("period", "state", "closed", "n", "value", "estimate", *_INTERVALS)
+_VALUES = ("value", "n", "estimate", "unit", "stderr", *_INTERVALS, "count", "consistent", "lowered_by", "detected")
+_PERIODS = ("period", "state", "closed", "n", "value", "estimate", "unit", *_INTERVALS)
 _CHANGES = ("changed_value", "since", "last", "difference", "diff_low_all", "diff_high_all", "p_holm")
 _TRENDS = ("trend_value", "trend_since", "trend_last", "trend", "trend_low_all", "trend_high_all", "trend_p_holm")
 _OVERVIEW = (
@@ -56,6 +56,7 @@ _SEGMENTS = (
     "state",
     "n",
     "estimate",
+    "unit",
     "low",
     "high",
     "difference",
@@ -65,13 +66,14 @@ _SEGMENTS = (
 )
 _COMPARED = (
     *("metric", "version", "period", "segment", "level", "a", "a_n", "b", "b_n"),
-    *("value", "a_estimate", "a_low", "a_high", "b_estimate", "b_low", "b_high"),
+    *("value", "unit", "a_estimate", "a_low", "a_high", "b_estimate", "b_low", "b_high"),
     *("difference", "diff_low", "diff_high", "diff_low_all", "diff_high_all", "p", "p_holm", "differs"),
 )
 _LOOKS = (
-    *("metric", "version", "a", "b", "level", "value", "until", "a_n", "b_n"),
+    *("metric", "version", "a", "b", "level", "value", "unit", "last", "a_n", "b_n"),
     *("difference", "diff_low_all", "diff_high_all"),
 )
+_NOTHING = ("",) * 6  # of a period: its estimate, the unit and the intervals
 _ALIKE = ("metric", "version", "segment", "from", "to", "level")
 
 Figures = Iterator[tuple[Cell, ...]]
@@ -128,7 +130,7 @@ def of_comparison(comparison: Comparison) -> str:
             (
                 *of,
                 *sides,
-                row.label,
+                *(row.label, unit_of(comparison.unit, is_share=row.value is not None)),
                 *(row.first, *row.first_interval),
                 *(row.second, *row.second_interval),
                 *(row.difference, *row.interval, *row.simultaneous),
@@ -146,7 +148,8 @@ def of_experiment(answer: ExperimentAnswer) -> str:
         (
             (
                 *(answer.id, course.comparison.version, course.comparison.a.name, course.comparison.b.name, answer.level),
-                *(course.label, look.last, look.first_n, look.second_n, look.difference, *look.simultaneous),
+                *(course.label, _unit_of_looks(course), look.last, look.first_n, look.second_n),
+                *(look.difference, *look.simultaneous),
             )
             for course in answer.arms
             for look in course.looks
@@ -154,31 +157,38 @@ def of_experiment(answer: ExperimentAnswer) -> str:
     )
 
 
+def _unit_of_looks(course: ArmCourse) -> str:
+    is_share = any(row.value is not None for row in course.comparison.differences)
+    return unit_of(course.comparison.unit, is_share=is_share)
+
+
 def _days(days: Days | None) -> tuple[str, str]:
     return ("", "") if days is None else (days.first.isoformat() if days.first else "", days.last.isoformat())
 
 
 def _value(row: ValueEstimate, lowered_by: float) -> tuple[Cell, ...]:
-    shares = (row.frequency, row.stderr, *row.interval, *row.simultaneous, row.count, row.consistent)
+    shares = (row.frequency, unit_of("", is_share=True), row.stderr, *row.interval, *row.simultaneous, row.count, row.consistent)
     return row.label, row.n, *shares, lowered_by, row.detected
 
 
 def _figures(number: NumberEstimate, n: int) -> Figures:
-    blanks = ("",) * (len(_VALUES) - 8)
+    blanks = ("",) * (len(_VALUES) - 9)
     none = ("", "")  # there are no intervals of all figures at once
+    unit, of_share = unit_of(number.unit, is_share=False), unit_of("", is_share=True)
     if number.geometric_mean:
-        yield "geometric_mean", n, number.geometric_mean.value, "", *number.geometric_mean.interval, *none, *blanks
-    yield "mean", n, number.mean, number.stderr, *number.interval, *none, *blanks
+        yield "geometric_mean", n, number.geometric_mean.value, unit, "", *number.geometric_mean.interval, *none, *blanks
+    yield "mean", n, number.mean, unit, number.stderr, *number.interval, *none, *blanks
     if number.sum is not None:
         total, ends = number.sum
-        yield "sum", n, total, "", *ends, *none, *blanks
+        yield "sum", n, total, unit, "", *ends, *none, *blanks
     for quantile in number.quantiles:
-        yield quantile_name(quantile.share), n, quantile.value, "", *quantile.interval, *none, *blanks
+        yield quantile_name(quantile.share), n, quantile.value, unit, "", *quantile.interval, *none, *blanks
     if number.range_share:
         share = number.range_share
-        yield f"share of {share.range}", n, share.share, share.stderr, *share.interval, *none, *blanks
+        yield share.range, n, share.share, of_share, share.stderr, *share.interval, *none, *blanks
     for value in number.values:
-        yield f"share of {value.label}", value.n, value.frequency, value.stderr, *value.interval, *value.simultaneous, *blanks
+        shares = (value.frequency, of_share, value.stderr, *value.interval, *value.simultaneous)
+        yield f"share of {value.label}", value.n, *shares, *blanks
 
 
 def _points(series: Series) -> Figures:
@@ -186,14 +196,15 @@ def _points(series: Series) -> Figures:
         version = "" if period.version is None else period.version
         alike = (series.id, version, series.segment or "", *_days(period.days), series.level)
         begin = (*alike, period.period, period.state, period.closed)
-        points = [(_name(line), line.points[at]) for line in series.lines]
-        for label, point in points:
+        points = [(line, line.points[at]) for line in series.lines]
+        for line, point in points:
+            unit = unit_of(series.unit, is_share=line.kind == "share")
             if point is not None:
-                yield *begin, point.n, label, point.estimate, *point.interval, *point.simultaneous
-            elif label == quantile_name(0.5) and any(other for _, other in points):  # medians are of the last periods only
-                yield *begin, period.n, label, "", "", "", "", ""
+                yield *begin, point.n, _name(line), point.estimate, unit, *point.interval, *point.simultaneous
+            elif line.kind == MEDIAN and any(other for _, other in points):  # medians are of the last periods only
+                yield *begin, period.n, _name(line), *_NOTHING
         if not any(point for _, point in points):  # a period without an estimate has a line, too
-            yield *begin, period.n, "", "", "", "", "", ""
+            yield *begin, period.n, "", *_NOTHING
 
 
 def _name(line: Line) -> str:

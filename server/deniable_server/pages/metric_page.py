@@ -17,7 +17,7 @@ from deniable_aggregator.answer.absence import nearest
 from deniable_aggregator.answer.headline import headline
 from deniable_aggregator.answer.model.fields import LEVEL, so_far
 from deniable_aggregator.answer.question import number_range
-from deniable_aggregator.answer.question.side import JOINT
+from deniable_aggregator.answer.question.date_range import JOINT
 from deniable_aggregator.answer.refusal import withholding
 from deniable_server.http import paging
 from deniable_server.pages import frame, number_page

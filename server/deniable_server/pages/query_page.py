@@ -8,16 +8,19 @@ from urllib.parse import urlencode
 
 from flask import request, url_for
 
+from deniable_aggregator.answer.question import date_range
+
 if TYPE_CHECKING:
     from deniable_server.pages.parts.metric_data import MetricData
 
 _KEY = "rk_..."
+_JOINTS = {"date_range": date_range.JOINT}
 
 
 def of_shell(data: MetricData) -> str:
     """Write the query for curl."""
     members = {
-        name: json.dumps(value) if name == "filters" else ",".join(value) if isinstance(value, list) else value
+        name: json.dumps(value) if name == "filters" else _JOINTS.get(name, ",").join(value) if isinstance(value, list) else value
         for name, value in data.query.items()
     }
     # Whatever a shell would read is encoded.

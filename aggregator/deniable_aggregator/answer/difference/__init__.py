@@ -156,15 +156,17 @@ def _arms(sides: _Sides) -> Arms | None:
     registry = sides.version.app.registry
     one, other = (dict(part.split("=", 1) for part in cell.split(",")) for cell in sides.cells)
     different = [name for name in {**one, **other} if one.get(name) != other.get(name)]
-    experiment = registry.experiments.get(different[0]) if len(different) == 1 and one.keys() == other.keys() else None
-    if experiment is None or not {one[different[0]], other[different[0]]} <= set(registry.segments[different[0]]):
+    if len(different) != 1 or one.keys() != other.keys():
+        return None
+    (segment,) = different
+    planned = Planned.of(registry, segment, {one[segment], other[segment]})
+    if planned.difference is None:
         return None
     releases = dict(pair for each in sides.version.cells.values() for pair in each.values())
-    sizes = arm_sizes_of(registry, sides.version.declared, releases, different[0])
-    comparisons = experiment.comparisons(registry.segments[different[0]], {one[different[0]], other[different[0]]})
-    together = f", for all {comparisons} comparisons of arms together" if comparisons > 1 else ""
-    says = _SAYS.format(different[0], together, planned_in_words(experiment.planned, sides.version.declared.metric))
-    return Arms(different[0], experiment.base, experiment.planned, comparisons, says, sizes)
+    sizes = arm_sizes_of(registry, sides.version.declared, releases, segment)
+    together = f", for all {planned.comparisons} comparisons of arms together" if planned.comparisons > 1 else ""
+    says = _SAYS.format(segment, together, planned_in_words(planned.difference, sides.version.declared.metric))
+    return Arms(segment, registry.experiments[segment].base, planned.difference, planned.comparisons, says, sizes)
 
 
 class ReadingDifferences(NamedTuple):

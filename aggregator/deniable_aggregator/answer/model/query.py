@@ -78,8 +78,9 @@ class Query(Struct, frozen=True, forbid_unknown_fields=True):
     date_range: Annotated[
         Annotated[tuple[_Text, ...], Meta(min_length=2, max_length=2)] | _Text | None,
         Meta(
-            description="The first and the last day or month in UTC, or two RFC 3339 times; or the last days or weeks, such as "
-            "`30d` or `12w`. Periods that overlap it are in it. Null: all."
+            description="The last days or weeks, such as `30d` or `12w`; or a day, a week or a month in UTC, such as `2026-W47`; "
+            "or two of them, such as `2026-10-01..2026-11-20` or a list of both; or two RFC 3339 times. "
+            "Periods that overlap it are in it. Null: all."
         ),
     ] = None
     dimensions: Annotated[

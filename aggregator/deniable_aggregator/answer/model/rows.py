@@ -36,6 +36,7 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "closed": ("boolean", "whether nothing more will be published for the row"),
     "state": ("text", "published; joined (with a later period); withheld; or missing"),
     "reason": ("text", "why there is no estimate, or no difference or trend although one is asked for; null otherwise"),
+    "note": ("text", "what to consider of a row with an estimate, such as to what a range was rounded; null otherwise"),
     "mechanism": ("text", "how answers are randomised"),
     "epsilon": ("number", "privacy loss of one report, in nats"),
     "base_from": ("date", "the first day of what the row is compared with; null: from the beginning"),
@@ -43,10 +44,11 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "difference": ("number", "the estimate less the one that it is compared with; on a logarithmic scale their ratio"),
     "diff_low": ("number", "low end of the interval of the difference, which holds for a row chosen before looking"),
     "diff_high": ("number", "high end of this interval"),
-    "diff_low_all": ("number", "low end of the interval that holds together with those of all differences of the answer"),
+    "diff_low_all": ("number", "low end of the interval that holds together with those of all differences tested together"),
     "diff_high_all": ("number", "high end of this interval, which stands beside the verdict of p_holm"),
     "p": ("number", "p-value of the difference, for a row chosen before looking"),
-    "p_holm": ("number", "p-value of the difference among all differences of the answer (Holm)"),
+    "p_holm": ("number", "p-value for all differences tested together (Holm): those of the answer, or of an experiment"),
+    "differs": ("boolean", "whether there is a difference, by p_holm at the level"),
     "trend": (
         "number",
         "rise of the estimate in a period, by a line through the closed periods; on a logarithmic scale a factor",
@@ -60,12 +62,29 @@ ASKED: dict[str, tuple[str, ...]] = {
     "time": ("period", "time"),
     "value": ("value",),
     "view": ("lowered_by",),
-    "compare": ("base_from", "base_to", "difference", "diff_low", "diff_high", "diff_low_all", "diff_high_all", "p", "p_holm"),
+    "compare": (
+        "base_from",
+        "base_to",
+        "difference",
+        "diff_low",
+        "diff_high",
+        "diff_low_all",
+        "diff_high_all",
+        "p",
+        "p_holm",
+        "differs",
+    ),
     "include": ("trend", "trend_low", "trend_high"),
 }
 """Columns that an answer has only if they are asked for: by a dimension, or by a member of the query."""
 
 Cell = str | int | float | bool | None
+_SHARE, _POSITION = "share", "position"
+
+
+def unit_of(unit: str, *, is_share: bool) -> str:
+    """Return what stands in the column of units, of an estimate of a metric with a unit, or with none."""
+    return _SHARE if is_share else unit or _POSITION
 
 
 class RowColumn(Struct, frozen=True, forbid_unknown_fields=True):
@@ -100,6 +119,10 @@ class Rows(Struct, frozen=True, forbid_unknown_fields=True):
     query: Annotated[Query, Meta(description="The query, with what was not given")]
     metrics: Annotated[list[About], Meta(description="What the metrics of the query are")]
     columns: Annotated[list[RowColumn], Meta(description="The columns of the rows, in order")]
+    together: Annotated[
+        str | None,
+        Meta(description="Which differences are tested together, in words; empty without any, and null if none are asked for"),
+    ]
     total: Annotated[Count, Meta(description="Rows on all pages")]
     next: Annotated[Count | None, Meta(description="The offset of the next page; null: this is the last one")]
     releases: Annotated[

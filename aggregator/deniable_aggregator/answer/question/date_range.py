@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable.errors import ParameterError
 from deniable.registry import period
 from deniable_aggregator.answer.model.query import MOST_ROWS
 from deniable_aggregator.answer.refusal import IncompatibleMembers, QueryTooLarge, Refusal
@@ -67,6 +66,8 @@ class Earlier(NamedTuple):
 
 
 _LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
+JOINT = ".."
+"""What stands between the ends of a range."""
 _NO_RANGE = "compare_previous is with the time before a range: add between(...) or last(...), or the member date_range"
 _OF_A_WEEK = {"hour": 168, "day": 7}
 _SOON, _LATE = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
@@ -83,49 +84,53 @@ def names_between(first: str, last: str, length: str) -> Iterator[str]:
 
 
 def read(text: tuple[str, ...] | str | None, now: datetime) -> DateRange:
-    """Read a date range; raise `UnknownRange` if it is none."""
+    """Read a date range, or its ends; raise `UnknownRange` if it is none."""
     if text is None:
         return DateRange(None, None)
-    if isinstance(text, str):
-        number, days = text[:-1], _UNITS.get(text[-1:], 0)
-        if not number.isascii() or not number.isdigit() or not 1 <= days * int(number[:6]) <= _MOST_DAYS:
-            raise UnknownRange(f"{_RANGE}; this is {text[:_SHOWN]}")
+    ends = text.split(JOINT) if isinstance(text, str) else text
+    written = JOINT.join(ends)[:_SHOWN]
+    if len(ends) == 1 and (days := _last_days(ends[0])):
         tomorrow = datetime.combine(now.astimezone(UTC).date(), time(), UTC) + timedelta(days=1)
-        return DateRange(tomorrow - timedelta(days=days * int(number)), tomorrow)
-    first, _ = _moment(text[0])
-    _, end = _moment(text[1])
+        return DateRange(tomorrow - timedelta(days=days), tomorrow)
+    moments = [_moment(end) for end in (ends[0], ends[-1])]
+    if len(ends) > 2 or None in moments:  # noqa: PLR2004
+        raise UnknownRange(f"{written!r} is no range: {RULE}")
+    (first, _), (_, end) = (moment for moment in moments if moment)
     if first >= end:
-        raise UnknownRange(f"{text[0]} is after {text[1]}: write the earlier one first")
+        raise UnknownRange(f"{ends[0][:_SHOWN]} is after {ends[-1][:_SHOWN]}: write the earlier one first")
+    if not (first >= _SOON and end <= _LATE):
+        raise UnknownRange(f"{written!r} does not lie between 2000 and 2200: {RULE}")
     return DateRange(first, end)
 
 
 _UNITS = {"d": 1, "w": 7}  # in days
 _MOST_DAYS = 36_500
 _SHOWN = 40  # characters
-_DAYS = '["2026-10-01", "2026-11-20"]'
-_FORMS = {len("2026-10-01"): "day", len("2026-10"): "month"}
-_RANGE = (
-    f'date_range is two days or months, such as {_DAYS}, two RFC 3339 times, or 1 to {_MOST_DAYS:,} last days, such as "30d", or '
-    'weeks, such as "12w"'
+RULE = (
+    "write the last days or weeks, such as 30d or 12w; or a day, a week or a month, such as 2026-W47; or two of them, such as "
+    "2026-10-01..2026-11-20. A time in place of a day is of RFC 3339, with its offset, such as 2026-10-01T08:00:00Z"
 )
+"""How a date range is written."""
 
 
-def _moment(text: str) -> tuple[datetime, datetime]:
-    """Read a day, a month or a time: its first moment, and the moment after."""
-    length = _FORMS.get(len(text))
-    first: datetime | None
+def _last_days(text: str) -> int:
+    """Return how many last days a text means; 0 if it means none, or too many."""
+    number, days = text[:-1], _UNITS.get(text[-1:], 0)
+    if not (days and number.isascii() and number.isdigit()):
+        return 0
+    if not 1 <= days * int(number[:6]) <= _MOST_DAYS:
+        raise UnknownRange(f"a range has 1 to {_MOST_DAYS:,} last days; this is {text[:_SHOWN]!r}")
+    return days * int(number[:6])
+
+
+def _moment(text: str) -> tuple[datetime, datetime] | None:
+    """Read a period or a time: its first moment, and the moment after; None if it is neither."""
+    length = period.length_of(text)
+    if length:
+        return period.bounds(text, length)
     try:
-        if length:
-            first, end = period.bounds(text, length)
-        else:
-            first = datetime.fromisoformat(text)
-            end = first + timedelta(microseconds=1)
-    except (ParameterError, ValueError, OverflowError):
-        first = None
-    if first is None or (first.tzinfo is None and period.end(text)):  # 2026-W40 is read as a time
-        periods = ": of a week or an hour write its days or times" if period.end(text) else ""
-        raise UnknownRange(f"{text[:_SHOWN]!r} is no day, no month and no time{periods}; {_RANGE}")
-    if first.tzinfo is None or not _SOON <= first <= _LATE:
-        rule = "a time has its offset, such as Z, and lies between 2000 and 2200"
-        raise UnknownRange(f"{rule}; this is {text[:_SHOWN]!r}; {_RANGE}")
-    return first.astimezone(UTC), end.astimezone(UTC)
+        first = datetime.fromisoformat(text)
+        utc = first.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+    return (utc, utc + timedelta(microseconds=1)) if first.tzinfo else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.errors import ParameterError
 from deniable.registry.answers.axis import read_number
-from deniable_aggregator.answer.question.side import JOINT
+from deniable_aggregator.answer.question.date_range import JOINT
 from deniable_aggregator.answer.refusal import UnknownValue
 
 if TYPE_CHECKING:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from deniable.errors import ParameterError
 from deniable.registry import period
 from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.question.date_range import JOINT
 from deniable_aggregator.answer.refusal import UnknownPeriod
 
-JOINT = ".."
-"""What stands between the ends of a range."""
 _SHOWN = 40  # characters of what was asked for
 _RANGE = "2026-10-01..2026-10-31"
 
@@ -41,7 +39,7 @@ def side_of(
 ) -> Side:
     """Read a side; raise `UnknownPeriod` if it is none, or has no whole period of the metric."""
     ends = text.split(JOINT)
-    lengths = [_length(end) for end in ends]
+    lengths = [period.length_of(end) for end in ends]
     if len(ends) > 2 or "" in lengths:  # noqa: PLR2004
         example = period.of(datetime.now(UTC), length)
         rule = f"write a side like {example}, of length {length}, or as a longer time, such as {_RANGE}"
@@ -56,17 +54,6 @@ def side_of(
         return Side(first, last, figures.moment(text, lengths[0]))
     words = figures.moment(first, length) if first == last else figures.brief_range(first, last, length)
     return Side(first, last, words)
-
-
-def _length(text: str) -> str:
-    """Return the length of a period; empty if this is none."""
-    for length in period.LENGTHS:
-        try:
-            period.bounds(text, length)
-        except ParameterError:
-            continue
-        return length
-    return ""
 
 
 def _whole_periods(begins: datetime, ends: datetime, length: str) -> tuple[str, str]:

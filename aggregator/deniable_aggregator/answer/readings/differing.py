@@ -12,9 +12,11 @@ from deniable_aggregator.inference.always_valid import AlwaysValid
 from deniable_aggregator.inference.difference import Difference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
-    from deniable.registry import Metric
+    from numpy.typing import NDArray
+
+    from deniable.registry import Metric, Registry
     from deniable_aggregator.inference.difference import Differences, Side
 
 
@@ -23,6 +25,23 @@ class Planned(NamedTuple):
 
     difference: float | None = None  # that its arms have; None without an experiment
     comparisons: int = 1  # of arms, which all hold together
+
+    @classmethod
+    def of(cls, registry: Registry, segment: str, pair: Collection[str]) -> Planned:
+        """Return what was planned for two values of a segment; `NOT_PLANNED` if they are no arms of an experiment."""
+        experiment, arms = registry.experiments.get(segment), registry.segments.get(segment, ())
+        if experiment is None or not set(pair) <= set(arms):
+            return NOT_PLANNED
+        return cls(experiment.planned, experiment.comparisons(arms, pair))
+
+    def adjusted(self, p_values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the p-values of a comparison for all of its values, and for all comparisons together; nan of nan."""
+        # The values are tested by Holm's steps, the comparisons of an experiment by Bonferroni's bound.
+        return np.minimum(holm_adjusted(p_values) * self.comparisons, 1.0)
+
+    def together(self, level: float) -> float:
+        """Return the level of one comparison's intervals at which those of all comparisons hold at `level`."""
+        return 1 - (1 - level) / self.comparisons
 
 
 NOT_PLANNED = Planned()
@@ -39,11 +58,10 @@ def differing(
     """Say of each estimate how it differs between the two sides."""
     p_value = difference.p_value
     numbers = zip(*(each.tolist() for each in difference.sides), strict=True)
-    together = 1 - (1 - level) / planned.comparisons
-    columns = (difference.estimates, *difference.interval(level), *difference.interval(together, simultaneous=True))
+    together = difference.interval(planned.together(level), simultaneous=True)
+    columns = (difference.estimates, *difference.interval(level), *together)
     distances = zip(*([distance(each) for each in column.tolist()] for column in columns), strict=True)
-    # The values of a comparison are tested by Holm's steps, the comparisons of an experiment by Bonferroni's bound.
-    adjusted = np.minimum(holm_adjusted(p_value[: difference.hypotheses]) * planned.comparisons, 1.0)
+    adjusted = planned.adjusted(p_value[: difference.hypotheses])
     tests = zip(p_value.tolist(), np.resize(adjusted, len(p_value)).tolist(), strict=True)
     return [
         Differing(number(one), number(other), length, (low, high), (lowest, highest), p, p_holm, p_holm <= 1 - level)

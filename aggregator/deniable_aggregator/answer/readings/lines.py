@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from deniable.messages.plural import plural
 from deniable.registry.period import CYCLES
 from deniable_aggregator.answer.model.number import mean_name
 from deniable_aggregator.answer.question.number_range import is_range
 from deniable_aggregator.answer.readings.differing import between
 from deniable_aggregator.answer.readings.number import NumberReading, course_of, moved
-from deniable_aggregator.answer.readings.number_range import side
+from deniable_aggregator.answer.readings.number_range import rounding, side
 from deniable_aggregator.answer.readings.numbers_differing import alone, of_quantile, share_of
 from deniable_aggregator.inference.difference import Difference
 from deniable_aggregator.inference.slope import LEAST, Course, slope
@@ -85,6 +87,26 @@ def differences(
         ranges = [(at, label) for at, label in labels if planned is None and is_range(label)]
         compared += [(at, Difference(*(side(each, label) for each in readings)), float) for at, label in ranges]
     return LineDifferences(compared, len(lines.labels))
+
+
+def notes_of(lines: Lines) -> list[str]:
+    """Say of each line of a number what to consider: to what a range was rounded, and that a quantile is not resolved."""
+    reading = lines.reading
+    if not isinstance(reading, NumberReading):
+        return [""] * len(lines.labels)
+    known = zip(lines.labels, lines.estimates.tolist(), strict=True)
+    return ["" if isnan(estimate) else _note(reading, label) for label, estimate in known]
+
+
+def _note(reading: NumberReading, label: str) -> str:
+    if is_range(label):
+        return rounding(reading.declared.metric, reading.range_share(label))
+    share, spread = share_of(label), reading.spread
+    if share is None or spread is None or spread.resolves(spread.quantile(share)):
+        return ""
+    return (
+        f"{plural(reading.n, 'report')} do not resolve it, so its interval may miss: collect more, or ask with a larger epsilon"
+    )
 
 
 def why_alone(

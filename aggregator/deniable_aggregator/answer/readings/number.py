@@ -119,6 +119,15 @@ class NumberReading(Reading):
 
     def range_share(self, text: str) -> RangeShare:
         """Estimate the share of answers in a range; raise `UnknownValue` if it is none of the metric."""
+        if text not in self._range_shares:
+            self._range_shares[text] = self._range_share(text)
+        return self._range_shares[text]
+
+    @cached_property
+    def _range_shares(self) -> dict[str, RangeShare]:
+        return {}
+
+    def _range_share(self, text: str) -> RangeShare:
         metric = self.declared.metric
         low, high = number_range.read(text, metric).places(metric)
         return range_share(

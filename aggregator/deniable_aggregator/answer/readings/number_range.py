@@ -33,7 +33,7 @@ def estimate(reading: NumberReading, text: str, level: float) -> RangeEstimate:
         stderr=share.stderr,
         interval=interval,
         respondents=share.interval(level, target="respondents"),
-        says="" if isnan(share.share) else f"{_share(metric, share, text, level)} {_rounding(metric, share)}",
+        says="" if isnan(share.share) else f"{_share(metric, share, text, level)} {rounding(metric, share)}",
     )
 
 
@@ -56,7 +56,7 @@ def _share(metric: Metric, share: RangeShare, text: str, level: float) -> str:
     return f"{figures.share(figures.possible(share.share), error)} of answers are {words} ({figures.interval(level)} {between})."
 
 
-def _rounding(metric: Metric, share: RangeShare) -> str:
+def rounding(metric: Metric, share: RangeShare) -> str:
     """Say what the range was rounded to."""
     number = to_number(metric)
     low, high = (f"{number(place):.6g}" for place in (share.low, share.high))

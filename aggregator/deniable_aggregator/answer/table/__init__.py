@@ -16,11 +16,12 @@ from deniable_aggregator.answer.question import number_range
 from deniable_aggregator.answer.question.cells import segments_of, value_filter
 from deniable_aggregator.answer.reading import LineOptions
 from deniable_aggregator.answer.readings import read
-from deniable_aggregator.answer.readings.differing import incomparable
+from deniable_aggregator.answer.readings.differing import NOT_PLANNED, Planned, incomparable
 from deniable_aggregator.answer.readings.lines import differences, trends
 from deniable_aggregator.answer.refusal import QueryTooLarge
 from deniable_aggregator.answer.select import earlier_in_words, state_of
 from deniable_aggregator.answer.table import cost
+from deniable_aggregator.answer.table.families import Families
 from deniable_aggregator.answer.table.topic import Topic
 from deniable_aggregator.answer.table.written import Group, about, columns_of, written
 
@@ -69,6 +70,7 @@ def rows(
     if total > MOST_ROWS:
         raise QueryTooLarge(_TOO_MANY)
     end = page.offset + page.limit
+    families = Families.of(query, groups)
     return Rows(
         app=app.name,
         trial=app.trial,
@@ -77,10 +79,11 @@ def rows(
         query=query,
         metrics=[about(each.question.versions[0]) for each in topics],
         columns=columns_of(query),
+        together=families.says if query.compare else None,
         total=total,
         next=end if end < total else None,
         releases=state_of(app, (version for each in topics for version in each.versions)),
-        rows=list(written(query, groups)),
+        rows=list(written(query, groups, families)),
     )
 
 
@@ -175,16 +178,14 @@ class _Estimates:
         all_ = pooled(tables, self.options)
         return (selections, all_) if all_ else (selections[:1], tables[0])
 
-    def planned(self, plan: _Plan) -> float | None:
-        """Return the difference for which an experiment was planned, if two of its arms are compared; else None."""
+    def planned(self, plan: _Plan) -> Planned:
+        """Return what an experiment planned, if two of its arms are compared."""
         compare = self._query.compare
         if compare is None or compare.base is None:
-            return None
+            return NOT_PLANNED
         at = segments_of(self._query).index(str(compare.dimension))
         segment = plan.of.question.cells[plan.of.question.versions[0].definition].dimensions[at]
-        arms = {compare.base, plan.words[at]} <= set(self._app.registry.segments[segment])
-        experiment = self._app.registry.experiments.get(segment) if arms else None
-        return experiment.planned if experiment else None
+        return Planned.of(self._app.registry, segment, {compare.base, plan.words[at]})
 
     def _estimated(self, declared: Declared) -> bool:
         return self._by_value or bool(declared.metric.estimate)
@@ -212,11 +213,11 @@ def _rise(
 def _group(estimates: _Estimates, plan: _Plan, rise: tuple[Lines | None, NDArray[np.float64] | str] | None) -> Group:
     selections, lines = estimates.together(plan.selections)
     difference: LineDifferences | str | None = plan.alone or None
-    planned = estimates.planned(plan) if plan.sides else None
+    planned = estimates.planned(plan) if plan.sides else NOT_PLANNED
     if lines and plan.sides:
         base, own = map(estimates.of, plan.sides)
         if base and own:
-            difference = differences(base, own, planned)
+            difference = differences(base, own, planned.difference)
     last, slope = rise or (None, None)
     if last and lines and not isinstance(slope, str) and last.alike != lines.alike:
         slope = f"the trend is that of version {last.reading.declared.metric.version}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite, isnan
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,11 @@ import numpy as np
 from deniable.registry import period
 from deniable_aggregator.answer.model.fields import days_of
 from deniable_aggregator.answer.model.query import Page
-from deniable_aggregator.answer.model.rows import ASKED, COLUMNS, About, RowColumn
+from deniable_aggregator.answer.model.rows import ASKED, COLUMNS, About, RowColumn, unit_of
 from deniable_aggregator.answer.question.cells import segments_of
 from deniable_aggregator.answer.question.number_range import is_range
-from deniable_aggregator.answer.readings.lines import LineDifferences, why_alone
-from deniable_aggregator.decode.multiple_testing import holm_adjusted
+from deniable_aggregator.answer.readings.differing import NOT_PLANNED, Planned
+from deniable_aggregator.answer.readings.lines import LineDifferences, notes_of, why_alone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.question import Words
     from deniable_aggregator.answer.reading import Lines
     from deniable_aggregator.answer.select import Selection
+    from deniable_aggregator.answer.table.families import Families
     from deniable_aggregator.answer.table.topic import Topic
 
 
@@ -44,7 +46,7 @@ class Group:
     # difference, rise: as `differences` and `trends` return them; or why there are none, in words. None if none is asked for.
     difference: LineDifferences | str | None
     rise: NDArray[np.float64] | str | None
-    planned: float | None = None  # the difference for which an experiment was planned, if two of its arms are compared
+    planned: Planned = NOT_PLANNED  # what an experiment planned, if two of its arms are compared
     remark: str = ""  # what to consider about the difference, in words
 
     @property
@@ -52,33 +54,41 @@ class Group:
         """Number of its rows: at least one, which says why there is no estimate."""
         return max(len(self.lines.labels), 1) if self.lines else 1
 
+    @property
+    def of_arms(self) -> bool:
+        """Whether two arms of an experiment are compared."""
+        return self.planned.difference is not None
 
-def written(query: Query, groups: Sequence[Group]) -> Iterator[dict[str, Cell]]:
+    @cached_property
+    def tests(self) -> NDArray[np.float64]:
+        """A p-value of each hypothesis; none where nothing is compared, and nan where nothing is known."""
+        if not isinstance(self.difference, LineDifferences) or self.lines is None:
+            return np.zeros(0)
+        return self.difference.p_value[: self.lines.hypotheses]
+
+    @property
+    def hypotheses(self) -> int:
+        """How many differences are tested."""
+        return int(np.count_nonzero(~np.isnan(self.tests)))
+
+
+def written(query: Query, groups: Sequence[Group], families: Families) -> Iterator[dict[str, Cell]]:
     """Write the rows of the page."""
     number = sum(_hypotheses(each.lines) for each in groups if each.lines)
     # Over all pages, so that the intervals of a row do not depend on which page it is on.
     together = 1 - (1 - query.level) / max(number, 1)
-    p_values = np.concatenate([np.zeros(0), *map(_tests, groups)])
-    adjusted, compared = holm_adjusted(p_values), 1 - (1 - query.level) / max(int(np.count_nonzero(~np.isnan(p_values))), 1)
-    begin, tested, page = 0, 0, query.pagination or Page()
-    for group in groups:
-        tests = len(_tests(group))
+    begin, page = 0, query.pagination or Page()
+    for group, adjusted, tests in zip(groups, families.adjusted, families.tests, strict=True):
         first, last = max(page.offset - begin, 0), min(page.offset + page.limit - begin, group.size)
         if first < last:
-            yield from _rows(query, group, (together, compared), adjusted[tested : tested + tests])[first:last]
-        begin, tested = begin + group.size, tested + tests
+            compared = 1 - (1 - query.level) / tests
+            yield from _rows(query, group, (together, compared), adjusted)[first:last]
+        begin += group.size
 
 
 def _hypotheses(lines: Lines) -> int:
     """Count the known estimates of which none follows from another one."""
     return min(lines.hypotheses, int(np.count_nonzero(~np.isnan(lines.estimates))))
-
-
-def _tests(group: Group) -> NDArray[np.float64]:
-    """Return a p-value of each hypothesis; none where nothing is compared."""
-    if not isinstance(group.difference, LineDifferences) or group.lines is None:
-        return np.zeros(0)
-    return group.difference.p_value[: group.lines.hypotheses]
 
 
 def _rows(
@@ -95,7 +105,7 @@ def _rows(
         "value": lines.labels,
         "n": lines.reports.tolist(),
         "estimate": lines.estimates,
-        "unit": [SHARE if is_range(label) else unit_of(group.of.question.versions[0]) for label in lines.labels],
+        "unit": [_unit(group.of.question.versions[0], label) for label in lines.labels],
         "level": np.full(len(lines.labels), query.level),
         "stderr": lines.stderr,
         "detected": lines.detected,
@@ -109,30 +119,29 @@ def _rows(
         columns |= {"difference": group.difference.estimates, "p": group.difference.p_value}
         columns["diff_low"], columns["diff_high"] = group.difference.interval(query.level)
         columns["diff_low_all"], columns["diff_high_all"] = group.difference.interval(together[1])
-        columns["p_holm"] = np.resize(adjusted, len(lines.labels))
+        columns["p_holm"] = p_holm = np.resize(adjusted, len(lines.labels))
+        columns["differs"] = [None if isnan(p) else p <= 1 - query.level for p in p_holm.tolist()]
     columns["reason"] = _reasons(group, lines)
+    columns["note"] = _notes(group, lines)
     if isinstance(group.rise, np.ndarray):
         columns |= dict(zip(("trend", "trend_low", "trend_high"), group.rise, strict=True))
     cells = {name: _without_nan(each) for name, each in columns.items() if name in common}
     return [common | dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
 
 
-SHARE = "share"
 _UNKNOWN = "these reports do not tell it"
 _NO_LINE = "these reports tell no answer that the query asks for"
 
 
 def _reasons(group: Group, lines: Lines) -> list[str | None]:
     """Say of each line why it has no estimate, is compared with none, or has no trend."""
-    alone = why_alone(lines, group.planned)
+    alone = why_alone(lines, group.planned.difference)
 
     def why(at: int) -> Iterator[str]:
         if isnan(lines.estimates[at]):
             yield _UNKNOWN
             return
         compared = group.difference.estimates if isinstance(group.difference, LineDifferences) else group.difference
-        if group.remark and isinstance(compared, np.ndarray) and isfinite(compared[at]):
-            yield group.remark
         followed = group.rise[0] if isinstance(group.rise, np.ndarray) else group.rise
         for column, of_number in zip((compared, followed), alone, strict=True):
             if column is None or (isinstance(column, np.ndarray) and isfinite(column[at])):
@@ -140,6 +149,13 @@ def _reasons(group: Group, lines: Lines) -> list[str | None]:
             yield of_number[at] or (column if isinstance(column, str) else _UNKNOWN)
 
     return ["; ".join(why(at)) or None for at in range(len(lines.labels))]
+
+
+def _notes(group: Group, lines: Lines) -> list[str | None]:
+    """Say of each line what to consider of its estimate and of its difference."""
+    compared = group.difference.estimates if isinstance(group.difference, LineDifferences) else np.full(len(lines.labels), np.nan)
+    notes = zip(notes_of(lines), (group.remark if isfinite(each) else "" for each in compared.tolist()), strict=True)
+    return ["; ".join(filter(None, note)) or None for note in notes]
 
 
 def _without_nan(column: Sequence[Cell] | NDArray[np.float64]) -> list[Cell]:
@@ -193,9 +209,9 @@ def columns_of(query: Query) -> list[RowColumn]:
 def about(declared: Declared) -> About:
     """Describe a metric beside its rows."""
     metric = declared.metric
-    return About(metric.id, metric.type, metric.description, metric.period, unit_of(declared), metric.scale)
+    return About(metric.id, metric.type, metric.description, metric.period, _unit(declared), metric.scale)
 
 
-def unit_of(declared: Declared) -> str:
-    """Return the unit of a metric's estimates."""
-    return (declared.metric.unit or "position") if declared.metric.estimate else SHARE
+def _unit(declared: Declared, label: str = "") -> str:
+    """Return the unit of a metric's estimates, or that of one line."""
+    return unit_of(declared.metric.unit, is_share=not declared.metric.estimate or is_range(label))

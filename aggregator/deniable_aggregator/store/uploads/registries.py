@@ -27,6 +27,7 @@ EVERY_SECONDS = 15.0
 LIFE_SECONDS = 60
 """Seconds for which a sign of life is believed."""
 
+_SLOW = 5.0  # seconds by which a sign of life may be late
 _PATIENCE = 2.0  # seconds for a store that is slow, when the process ends
 
 
@@ -78,6 +79,12 @@ def running(store: Store) -> list[Loaded]:
     """Return what living processes say of an app's registry, in order."""
     members: list[bytes] = store.script("believed", "running")([store.registries], [LIFE_SECONDS])
     return sorted(Loaded(*each.decode().split(" ", 3)) for each in members)  # type: ignore[arg-type] # the role is one of ours
+
+
+def heard(store: Store) -> bool:
+    """Return whether the store runs for so long that each living process has said something since it started."""
+    up = store.script("up")([store.registries], [])
+    return not 0 <= up < EVERY_SECONDS + _SLOW
 
 
 def served(stores: Iterable[Store]) -> list[str]:

@@ -79,13 +79,12 @@ def level_asked() -> float:
 def dates_asked(
     length: str,  # of the metric's periods
 ) -> DateRange | None:
-    """Read the parameter ``date_range``, as in a query: some last days, or two days or times joined by a comma. None: all."""
+    """Read the parameter ``date_range``, as in a query. None: all."""
     text = request.args.get("date_range", "")
     if not text:
         return None
     if request.args.get("period"):
         raise Problem(400, "date_range", BOTH)
-    ends = tuple(text.split(","))
-    dates = date_range.read(ends if len(ends) == 2 else text, datetime.now(UTC))  # noqa: PLR2004
+    dates = date_range.read(text, datetime.now(UTC))
     visit().details["period"] = "/".join(dates.names(length))  # as the audit log has the range of a query
     return dates

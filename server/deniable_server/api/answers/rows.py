@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 blueprint = Blueprint("rows", __name__)
 blueprint.after_request(log_query)
 
-_JOINED, _WRITTEN = ("metrics", "dimensions", "include", "date_range"), ("filters", "compare")
+_JOINED, _WRITTEN = ("metrics", "dimensions", "include"), ("filters", "compare")
 _PAGE = ("limit", "offset")
 _EFFORT = 4  # of gzip: more takes longer than it saves
 _PLAIN = tuple(name for name in Query.__struct_fields__ if name not in (*_JOINED, *_WRITTEN, "pagination"))
@@ -69,8 +69,6 @@ def _members() -> dict[str, Any]:
     members: dict[str, Any] = {name: request.args[name] for name in _PLAIN if name in request.args}
     members |= {name: _list(request.args[name]) for name in _JOINED if name in request.args}
     members |= {name: _decoded(name, request.args[name]) for name in _WRITTEN if name in request.args}
-    if len(members.get("date_range", ())) == 1:
-        (members["date_range"],) = members["date_range"]
     page = {name: request.args[name] for name in _PAGE if name in request.args}
     return members | ({"pagination": page} if page else {})
 

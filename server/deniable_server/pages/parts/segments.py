@@ -291,6 +291,6 @@ def _listed(rows: Sequence[SegmentRow]) -> str:
     return figures.listed([*named, *more])
 
 
-_NUMBERS = ("n", "estimate", "low", "high", "difference", "diff_low_all", "diff_high_all", "p_holm")
+_NUMBERS = ("n", "estimate", "unit", "low", "high", "difference", "diff_low_all", "diff_high_all", "p_holm")
 _NONE = "\N{EN DASH}"
 _FEW = "too few reports to say"

@@ -58,19 +58,12 @@ def of_request() -> TimeRange:
     """Read the parameter ``range``, or the days ``from`` and ``to`` of a form, which come before it."""
     text, first, last = (request.args.get(name, "") for name in ("range", "from", "to"))
     if first or last:
-        text = f"{first or '2000-01-01'}..{last or datetime.now(UTC).date()}"
+        text = date_range.JOINT.join((first or "2000-01-01", last or str(datetime.now(UTC).date())))
     if text in ("", _ALL):
         return TimeRange()
     if request.args.get("period"):
         raise Problem(400, "date_range", BOTH)
-    parts = tuple(text.split(".."))
-    try:
-        return TimeRange(text, date_range.read(parts if len(parts) == 2 else text, datetime.now(UTC)))  # noqa: PLR2004
-    except date_range.UnknownRange as refusal:
-        why, _, _ = refusal.detail.partition("; ")
-        rule = "range is some last days, such as 90d, or two days or months, such as 2026-10-01..2026-11-20"
-        detail = f"{rule}; this is {text[:_SHOWN]}" if why.startswith("date_range") else f"{why}; {rule}"
-        raise Problem(400, refusal.code, detail) from None
+    return TimeRange(text, date_range.read(text, datetime.now(UTC)))
 
 
 def unit(

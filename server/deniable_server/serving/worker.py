@@ -33,8 +33,8 @@ from uuid import uuid4
 from gunicorn.http import errors
 from gunicorn.workers import gthread
 
+from deniable.ip import network
 from deniable.wire.report import MAX_BODY_BYTES
-from deniable_server.access.addresses import network
 from deniable_server.http.gate import SHARED
 from deniable_server.http.trace import HEADER
 from deniable_server.serving import plain_request, renewal

@@ -1,8 +1,8 @@
 """Limits by address, in memory: of uploads in a minute, and of the reports of one metric and period in a day.
 
-An address is an IPv4 address, or an IPv6 network of 64 bits, because a household has as many of those as it likes. What it sends is
-added to a cell of a table, which a keyed digest names. The key is drawn when the relay starts and at the end of each day (UTC), and
-is nowhere else. The memory holds sums and no digest, so it says of nobody that they sent something, and nothing of it is on disk.
+An address is an IPv4 address, or an IPv6 network of 64 bits, because a household has as many of those as it likes. What it sends
+is added to a cell of a table, which a keyed digest names. The key is drawn when the relay starts and when a day ends (UTC). It is
+nowhere else. The memory holds sums, no address and no digest of one. Nothing of it is on disk.
 
 The tables have a fixed size, whoever sends how much. What meets in a cell is counted together. So nobody may send more than the
 limit, and in a crowd of many millions somebody may be refused who sent less; their device sends it later.

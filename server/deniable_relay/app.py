@@ -5,6 +5,8 @@ from __future__ import annotations
 import hmac
 import logging
 import time
+from collections import Counter
+from datetime import UTC, datetime
 from http import HTTPStatus
 from sqlite3 import Error as FileError
 from typing import TYPE_CHECKING, Any
@@ -65,11 +67,16 @@ class Web:
     def ready(self) -> dict[str, Any]:
         """Say that the file can be used, and why pools are held, if any are."""
         self._pools.totals()
-        return {"status": "ok", "held": sorted(set(self._forwarder.held.values()))}
+        held: dict[str, dict[str, Any]] = {}
+        for pool in sorted(self._forwarder.held.values(), key=lambda pool: pool.since):
+            since = datetime.fromtimestamp(pool.since, UTC).isoformat(timespec="minutes")
+            held.setdefault(pool.why, {"pools": 0, "since": since})["pools"] += 1
+        return {"status": "ok", "held": held}
 
     def count(self) -> Response:
         """Say what was done, for Prometheus."""
-        text = metrics.write(self._pools.totals(), len(self._forwarder.held))
+        held = Counter(pool.why for pool in self._forwarder.held.values())
+        text = metrics.write(self._pools.totals(), held)
         return Response(text, content_type=metrics.CONTENT_TYPE)
 
 

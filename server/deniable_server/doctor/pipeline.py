@@ -9,6 +9,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
+from deniable.messages.finding import Finding
 from deniable.messages.plural import plural
 from deniable_aggregator.counting import faults
 from deniable_aggregator.deletion.erase import Erased
@@ -19,7 +20,6 @@ from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_server.access.keys import KeyStore
 from deniable_server.agreement import SHOWN, Agreement, words
 from deniable_server.doctor.definitions import definitions, expired
-from deniable_server.doctor.finding import Finding
 from deniable_server.settings import Keys
 
 if TYPE_CHECKING:

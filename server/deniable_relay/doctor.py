@@ -47,6 +47,9 @@ _NAMED = 5
 _PASSING = ("tmpfs", "ramfs", "overlay")  # file systems that end with the machine or the container
 _MAGIC, _ROLLBACK = b"SQLite format 3\0", 1
 _JOURNALS = 18  # place of the two bytes that say which journal a file has
+_CLOCKS = "a relay with a wrong clock closes pools early or late; a server takes none after its own time for late reports"
+_NTP = "have both machines keep time (NTP)"
+_AS_USER = "run this as the relay's user"
 _REGISTRY = ("unknown_metric", "unknown_version", "definition_mismatch", "no_relay")
 _AGREE = ("payload_length",)  # all that is wrong is that no report is there
 
@@ -88,9 +91,10 @@ def loaded(path: Path) -> tuple[Registry | None, Finding]:
 def folder(data: Path, mounts: Path) -> Finding:
     """Check the folder of what waits: that it is there, is kept, and is nobody else's."""
     if not data.is_dir():
-        return Finding("folder", "warning", f"{data} is not there", "", "`deniable relay` makes it at its start")
+        remedy = "`deniable relay` makes it at its start; if one has run, look at --data or DENIABLE_RELAY_DATA"
+        return Finding("folder", "warning", f"{data} is not there", "nothing waits here", remedy)
     if not os.access(data, os.R_OK | os.W_OK | os.X_OK):
-        remedy = "run this as the relay's user; if that is who you are, let the relay's user have the folder (chown)"
+        remedy = f"{_AS_USER}; if that is who you are, let the relay's user have the folder (chown)"
         return Finding("folder", "fault", f"{data} cannot be written by this user", "no report is taken", remedy)
     kind = _file_system(data, mounts)
     if kind in _PASSING:
@@ -122,7 +126,7 @@ def journal(path: Path) -> Finding:
     except FileNotFoundError:
         return Finding("file", "ok", f"{path} is made at the first start")
     except OSError as error:
-        return Finding("file", "skipped", f"{path} cannot be read: {error.strerror}", "", "run this as the relay's user")
+        return Finding("file", "skipped", f"{path} cannot be read: {error.strerror}", "its journal is not known", _AS_USER)
     if not head:
         return Finding("file", "ok", f"{path} is empty")
     if not head.startswith(_MAGIC):
@@ -139,12 +143,14 @@ def journal(path: Path) -> Finding:
 def disk(data: Path) -> Finding:
     """Check how much room the disk has."""
     if not data.is_dir():
-        return Finding("disk", "skipped", "the folder is not there yet")
+        meaning, remedy = "its disk is not known", "do what the finding folder says"
+        return Finding("disk", "skipped", "the folder is not there yet", meaning, remedy)
     free = shutil.disk_usage(data).free
     seen = f"{free >> 20:,} MiB left; a report that waits takes some 100 bytes"
-    if free < _LEAST_FREE:
-        return Finding("disk", "fault", seen, "without room reports are refused with 503, and devices keep them", "make room")
-    return Finding("disk", "warning" if free < _TIGHT else "ok", seen, remedy="make room in time" if free < _TIGHT else "")
+    meaning = "without room reports are refused with 503, and devices keep them"
+    if free >= _TIGHT:
+        return Finding("disk", "ok", seen)
+    return Finding("disk", "fault" if free < _LEAST_FREE else "warning", seen, meaning, "make room")
 
 
 def process(
@@ -227,7 +233,9 @@ def server(declared: Registry, settings: Settings, post: Post, now: Callable[[],
         moment = datetime.fromtimestamp(now(), UTC)
         if metric.expires and metric.expired(moment.date()):
             continue
-        stratum = Stratum(metric.id, metric.version, Declared.of(metric).fingerprint, period.of(moment, metric.period), "")
+        segment = declared.segment(metric, {name: declared.segments[name][0] for name in metric.segments})
+        current = period.of(moment, metric.period)
+        stratum = Stratum(metric.id, metric.version, Declared.of(metric).fingerprint, current, segment)
         try:
             status, headers, code = _ask(post, settings.server_key, stratum, metric.crowd)
         except OSError as error:
@@ -244,7 +252,8 @@ def server(declared: Registry, settings: Settings, post: Post, now: Callable[[],
         elif metric.crowd > 1 and _ask(post, settings.server_key, stratum, metric.crowd - 1)[2] != "pool_too_small":
             loose.append(metric.id)
     if not asked:
-        yield Finding("server", "skipped", "no metric is collected any more, so there is nothing to ask for")
+        meaning, remedy = "whether it takes pools is not known", "take the metrics.toml of the app's newest release"
+        yield Finding("server", "skipped", "no metric is collected any more, so there is nothing to ask for", meaning, remedy)
         return
     yield agreement(declared, differing, loose)
 
@@ -283,14 +292,12 @@ def clock(headers: Mapping[str, str], now: float) -> Finding:
     try:
         theirs = parsedate_to_datetime(headers.get("Date") or "").timestamp()
     except ValueError:
-        return Finding("clock", "skipped", "the server does not say what time it is", "", "have both machines keep time (NTP)")
+        return Finding("clock", "skipped", "the server does not say what time it is", _CLOCKS, _NTP)
     apart = abs(now - theirs)
     if apart < _OFF:
         return Finding("clock", "ok", f"within {_OFF:.0f} s of the server's")
     seen = f"{apart:,.0f} s {'ahead of' if now > theirs else 'behind'} the server's"
-    meaning = "pools close early or late; a server refuses what comes after its own time for late reports"
-    remedy = "have both machines keep time (NTP)"
-    return Finding("clock", "fault" if apart >= _TOO_FAR else "warning", seen, meaning, remedy)
+    return Finding("clock", "fault" if apart >= _TOO_FAR else "warning", seen, _CLOCKS, _NTP)
 
 
 def agreement(

@@ -19,6 +19,7 @@ from deniable_aggregator.store.uploads import health, refused_reports, registrie
 from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_server.access.keys import KeyStore
 from deniable_server.agreement import SHOWN, Agreement, words
+from deniable_server.doctor import relays
 from deniable_server.doctor.definitions import definitions, expired
 from deniable_server.settings import Keys
 
@@ -75,6 +76,7 @@ def checks(
             "expired": lambda: expired(registry),
             "simulated people": lambda: simulated_people(registry, store),
             "experiments": lambda: experiments(registry, store),
+            **relays.checks(settings, registry, store),
         }
     return named
 

@@ -90,7 +90,10 @@ bench:
 # Renew what the images are built of: one version of each that also runs on the lowest Python that is promised (pip install uv)
 pins:
     uv pip compile {{pin}} --extra server --extra questions --extra export pyproject.toml -o deploy/requirements.txt
-    uv pip compile {{pin}} --extra ingest --constraint deploy/requirements.txt pyproject.toml -o deploy/requirements-ingest.txt
+    uv pip compile {{pin}} --extra ingest --extra relay --constraint deploy/requirements.txt pyproject.toml \
+        -o deploy/requirements-ingest.txt
+    uv pip compile {{pin}} --extra relayserver --constraint deploy/requirements.txt pyproject.toml \
+        -o deploy/requirements-relay.txt
     python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
         | uv pip compile {{pin}} - -o deploy/requirements-build.txt
 

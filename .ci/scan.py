@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
-PINS = ("requirements.txt", "requirements-ingest.txt", "requirements-build.txt")
+PINS = ("requirements.txt", "requirements-ingest.txt", "requirements-relay.txt", "requirements-build.txt")
 SERVICES = ("osv", "pypi")
 INSTALL_SECONDS, AUDIT_SECONDS = 300, 15
 NEWEST = 20  # minor version of Python 3 up to which one is looked for

@@ -6,12 +6,14 @@ import json
 import zlib
 from binascii import a2b_base64
 from datetime import UTC, datetime, time, timedelta
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.frozen import NamedTuple
 from deniable.registry import period
 from deniable.registry.rules import is_id
+from deniable.wire.addresses import PROBLEM
 from deniable.wire.report import FORMAT, MAX_INFLATED_BYTES, Stratum
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 MAX_KEY = 128  # characters of an Idempotency-Key
 MEDIA_TYPE = "application/json"
+REFUSAL_TYPE = "application/problem+json"
 CLOCK_SKEW = timedelta(hours=1)  # how far a device's clock may be ahead, unless a server says otherwise
 _MEMBERS = {"metric": str, "version": int, "fingerprint": str, "period": str, "segment": str, "count": int, "payloads": str}
 
@@ -35,6 +38,21 @@ class Refused(Exception):  # noqa: N818 - a refusal is an answer
         self.code = code  # stable, for programs
         self.detail = detail  # the rule, what broke it, and what to do
         self.extra = extra  # further members of the answer
+
+    def document(
+        self,
+        instance: str | None = None,  # URI of the request, if it has one
+    ) -> dict[str, Any]:
+        """Return the answer's body, of `REFUSAL_TYPE` (RFC 9457)."""
+        return {
+            "type": f"{PROBLEM}{self.code}",
+            "title": HTTPStatus(self.status).phrase,
+            "status": int(self.status),
+            "code": self.code,
+            "detail": self.detail,
+            **self.extra,
+            **({"instance": instance} if instance else {}),
+        }
 
 
 def bearer(authorization: str, whose: str) -> str:

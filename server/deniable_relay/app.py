@@ -5,6 +5,8 @@ from __future__ import annotations
 import hmac
 import logging
 import time
+from collections import Counter
+from datetime import UTC, datetime
 from http import HTTPStatus
 from sqlite3 import Error as FileError
 from typing import TYPE_CHECKING, Any
@@ -13,8 +15,9 @@ from flask import Flask, Response, jsonify, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from deniable.upload_rules import Refused, bearer, check_key, inflated
+from deniable.upload_rules import REFUSAL_TYPE, Refused, bearer, check_key, inflated
 from deniable.wire import addresses
+from deniable.wire.headers import NO_PAGE, SHARED, cross_origin
 from deniable.wire.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES
 from deniable_relay import metrics
 
@@ -27,19 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("deniable.relay")
 
 _RETRY_SECONDS = 60
-_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
-_FROM_PAGES = {  # web pages of any origin may send reports, and nothing else
-    "Access-Control-Allow-Origin": "*",
-    "Access-Control-Allow-Methods": "POST",
-    "Access-Control-Allow-Headers": "Authorization, Content-Type, Content-Encoding, Idempotency-Key",
-    "Access-Control-Expose-Headers": "Retry-After",
-    "Access-Control-Max-Age": "3600",
-}
 
 
 class Web:
@@ -77,11 +67,16 @@ class Web:
     def ready(self) -> dict[str, Any]:
         """Say that the file can be used, and why pools are held, if any are."""
         self._pools.totals()
-        return {"status": "ok", "held": sorted(set(self._forwarder.held.values()))}
+        held: dict[str, dict[str, Any]] = {}
+        for pool in sorted(self._forwarder.held.values(), key=lambda pool: pool.since):
+            since = datetime.fromtimestamp(pool.since, UTC).isoformat(timespec="minutes")
+            held.setdefault(pool.why, {"pools": 0, "since": since})["pools"] += 1
+        return {"status": "ok", "held": held}
 
     def count(self) -> Response:
         """Say what was done, for Prometheus."""
-        text = metrics.write(self._pools.totals(), len(self._forwarder.held))
+        held = Counter(pool.why for pool in self._forwarder.held.values())
+        text = metrics.write(self._pools.totals(), held)
         return Response(text, content_type=metrics.CONTENT_TYPE)
 
 
@@ -105,17 +100,9 @@ def create_app(
 
 
 def _refuse(refusal: Refused) -> Response:
-    status = HTTPStatus(refusal.status)
-    answer = jsonify(
-        type=f"{addresses.PROBLEM}{refusal.code}",
-        title=status.phrase,
-        status=status,
-        code=refusal.code,
-        detail=refusal.detail,
-        **refusal.extra,
-    )
-    answer.mimetype, answer.status_code = "application/problem+json", status
-    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+    answer = jsonify(refusal.document())
+    answer.mimetype, answer.status_code = REFUSAL_TYPE, refusal.status
+    if refusal.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
         answer.headers["Retry-After"] = str(_RETRY_SECONDS)
     return answer
 
@@ -131,7 +118,7 @@ def _fail(error: FileError) -> Response:
 
 
 def _protect(answer: Response) -> Response:
-    answer.headers.extend(_HEADERS)
-    if request.path == addresses.REPORTS:
-        answer.headers.extend(_FROM_PAGES)
+    answer.headers.extend(NO_PAGE)
+    if request.path == addresses.REPORTS:  # web pages of any origin may send reports, and nothing else
+        answer.headers.extend(cross_origin(SHARED[addresses.REPORTS], request.method, "*"))
     return answer

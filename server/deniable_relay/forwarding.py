@@ -8,8 +8,9 @@ import time
 from base64 import b64encode
 from sqlite3 import Error as FileError
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from deniable.upload_rules import MEDIA_TYPE
 from deniable.wire.report import FORMAT
 
 if TYPE_CHECKING:
@@ -21,6 +22,16 @@ log = logging.getLogger("deniable.relay")
 _EVERY = 10.0  # seconds between two looks at what is due
 _TIMEOUT = 30.0  # seconds that the server may take for a part
 _SHORTEST, _LONGEST = 10.0, 3600.0  # seconds until a part is tried again; they double
+
+
+NO_ANSWER = "no answer"
+
+
+class Held(NamedTuple):
+    """A pool that the server has not taken."""
+
+    why: str  # status and code of the server's answer, or `NO_ANSWER`
+    since: float  # when it was first sent, in seconds since 1970
 
 
 class Forwarder:
@@ -35,7 +46,7 @@ class Forwarder:
     ) -> None:
         self._app, self._pools, self._post, self._key = app, pools, post, key
         self._tries: dict[int, tuple[float, float]] = {}  # by transfer: when it is tried again, and the pause after that
-        self.held: dict[int, str] = {}  # by transfer: why the server has not taken it
+        self.held: dict[int, Held] = {}  # by transfer
         self._stop = Event()
         self._thread = Thread(target=self._run, name="deniable-relay-forwarding", daemon=True)
 
@@ -58,15 +69,10 @@ class Forwarder:
                 self._send(part, now)
 
     def _send(self, part: Part, now: float) -> None:
-        headers = {
-            "Authorization": f"Bearer {self._key}",
-            "Content-Type": "application/json",
-            "Idempotency-Key": part.name,
-        }
         try:
-            status, _, answer = self._post(encode(self._app, part), headers, _TIMEOUT)
+            status, _, answer = self._post(encode(self._app, part), headers(part, self._key), _TIMEOUT)
         except OSError as error:
-            self._hold(part, now, f"no answer: {error}")
+            self._hold(part, now, NO_ANSWER, f": {error}")
             return
         if status == 202:  # noqa: PLR2004 - HTTP's
             self._pools.settle(part)
@@ -76,14 +82,15 @@ class Forwarder:
         code = answer.get("code", "") if isinstance(answer, dict) else ""
         self._hold(part, now, f"{status} {code}".strip())
 
-    def _hold(self, part: Part, now: float, why: str) -> None:
+    def _hold(self, part: Part, now: float, why: str, more: str = "") -> None:
         """Try the part again later. Whatever the server says, the pool stays: its answer may be a mistake that is mended."""
         pause = self._tries.get(part.transfer, (0.0, _SHORTEST))[1]
         self._tries[part.transfer] = (now + pause, min(2 * pause, _LONGEST))
-        if self.held.get(part.transfer) != why:
-            self.held[part.transfer] = why
+        held = self.held.get(part.transfer)
+        if held is None or held.why != why:
+            self.held[part.transfer] = Held(why, held.since if held else now)
             about = f"{part.stratum.metric}, {part.stratum.period}"
-            log.warning("the server has not taken a pool (%s): %s; it stays here, and is sent again", about, why)
+            log.warning("the server has not taken a pool (%s): %s%s; it stays here, and is sent again", about, why, more)
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -92,6 +99,14 @@ class Forwarder:
             except FileError as error:
                 log.error("the file of pools can not be used: %s", error)  # noqa: TRY400 - without the trace
             self._stop.wait(_EVERY)
+
+
+def headers(
+    part: Part,
+    key: str,  # the relay's key of the server
+) -> dict[str, str]:
+    """Write the headers for the server."""
+    return {"Authorization": f"Bearer {key}", "Content-Type": MEDIA_TYPE, "Idempotency-Key": part.name}
 
 
 def encode(app: str, part: Part) -> bytes:

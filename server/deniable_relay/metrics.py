@@ -4,25 +4,49 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Iterator
+
+    from prometheus_client.metrics_core import Metric
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
-_TOTALS = {
+_EVER = {
     "forwarded": "Reports that the server has taken",
     "too_few": "Reports that were dropped, because their pool stayed too small",
+}
+_NOW = {
     "waiting": "Reports whose pool has not closed",
     "closed": "Reports of closed pools that the server has not taken yet",
 }
 
 
-def write(totals: Counter[str], held: int) -> bytes:
+class _Numbers(Collector):
+    def __init__(self, totals: Counter[str], held: Counter[str]) -> None:
+        self._totals, self._held = totals, held
+
+    def collect(self) -> Iterator[Metric]:
+        for name, about in _EVER.items():
+            yield CounterMetricFamily(f"deniable_relay_{name}_reports", about, self._totals[name])
+        for name, about in _NOW.items():
+            yield GaugeMetricFamily(f"deniable_relay_{name}_reports", about, self._totals[name])
+        about = "Closed pools that the server has not taken, by its answer"
+        pools = GaugeMetricFamily("deniable_relay_held_pools", about, labels=["answer"])
+        for answer, number in self._held.items():
+            pools.add_metric([answer], number)
+        yield pools
+
+
+def write(
+    totals: Counter[str],  # reports, by what became of them
+    held: Counter[str],  # pools, by what the server answered
+) -> bytes:
     """Write the numbers in the text format of Prometheus."""
     numbers = CollectorRegistry()
-    for name, about in _TOTALS.items():
-        Gauge(f"deniable_relay_{name}_reports", about, registry=numbers).set(totals[name])
-    Gauge("deniable_relay_held_pools", "Pools that the server has refused so far, or not answered", registry=numbers).set(held)
+    numbers.register(_Numbers(totals, held))
     return generate_latest(numbers)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+FILE = "pools.db"  # its name in the folder of a relay
 PART = 500  # reports that one upload to the server has at most
 _DIGEST_BYTES = 16
 _WAIT = 30.0

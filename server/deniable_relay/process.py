@@ -13,7 +13,7 @@ from deniable.wire import addresses
 from deniable_relay.app import Web, create_app
 from deniable_relay.forwarding import Forwarder
 from deniable_relay.limits import Limits
-from deniable_relay.pools import Pools
+from deniable_relay.pools import FILE, Pools
 from deniable_relay.uploads import Reader
 
 if TYPE_CHECKING:
@@ -37,20 +37,20 @@ _CONFIG = {
 
 
 class _Relay(BaseApplication):  # type: ignore[misc] # gunicorn has no types
-    def __init__(self, settings: Settings, declared: Registry, bind: str) -> None:
-        self._settings, self._declared, self._bind = settings, declared, bind
+    def __init__(self, settings: Settings, declared: Registry) -> None:
+        self._settings, self._declared = settings, declared
         super().__init__()
 
     def load_config(self) -> None:
         for name, value in _CONFIG.items():
             self.cfg.set(name, value)
-        self.cfg.set("bind", self._bind)
+        self.cfg.set("bind", self._settings.bind)
         self.cfg.set("worker_exit", lambda _server, worker: worker.app.end())
 
     def load(self) -> Flask:
         """Open the file and begin to forward, in the worker's process."""
         settings = self._settings
-        self._pools = Pools(settings.data / "pools.db")
+        self._pools = Pools(settings.data / FILE)
         self._forwarder = Forwarder(
             self._declared.app, self._pools, HttpPost(f"{settings.server}{addresses.POOLS}"), settings.server_key
         )
@@ -65,13 +65,13 @@ class _Relay(BaseApplication):  # type: ignore[misc] # gunicorn has no types
         self._pools.close()
 
 
-def serve(settings: Settings, bind: str) -> Any:
+def serve(settings: Settings) -> Any:
     """Serve until the process is ended; raise `DeniableError` if the registry names no relay, or the folder can not be used."""
     declared = registry.load(settings.registry)
     if declared.relay is None:
         raise ConfigurationError(f"{settings.registry} has no [relay]: nothing is sealed, so there is nothing to mix")
     try:
-        settings.data.mkdir(parents=True, exist_ok=True)
+        settings.data.mkdir(0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigurationError(f"{settings.data} can not be used: {error.strerror}") from None
-    _Relay(settings, declared, bind).run()
+    _Relay(settings, declared).run()

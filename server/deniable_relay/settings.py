@@ -20,6 +20,7 @@ VARIABLES: dict[str, str] = {
     "DENIABLE_RELAY_INGEST_KEY": "",
     "DENIABLE_RELAY_SERVER_KEY": "",
     "DENIABLE_RELAY_DATA": "relay",
+    "DENIABLE_RELAY_BIND": "127.0.0.1:8090",
     "DENIABLE_RELAY_UPLOADS": "60",
     "DENIABLE_RELAY_REPORTS": "20",
     "DENIABLE_RELAY_TRUSTED_PROXIES": "0",
@@ -36,6 +37,7 @@ class Settings:
     ingest_key: str  # of devices; it is in every copy of the app
     server_key: str  # the relay's own key of the server; it is secret
     data: Path  # folder of the file of pools
+    bind: str  # address that the relay answers at, host:port
     uploads: int  # that an address may send in a minute; 0 for no limit
     reports: int  # of one pool that an address may send in a day; 0 for no limit
     trusted_proxies: int  # in front of the relay, whose X-Forwarded-For is believed
@@ -68,6 +70,13 @@ class Settings:
                 raise ConfigurationError(f"DENIABLE_RELAY_{name.upper()} = {value!r}: write a whole number, 0 for none")
             return int(value)
 
+        def address(name: str) -> str:
+            value = text(name)
+            host, _, port = value.rpartition(":")
+            if not host or not port.isdecimal():
+                raise ConfigurationError(f"DENIABLE_RELAY_{name.upper()} = {value!r}: write host:port, such as 127.0.0.1:8090")
+            return value
+
         server = text("server", "the address of the server, such as https://telemetry.example.org").rstrip("/")
         if not server.startswith(("https://", "http://")):
             raise ConfigurationError(f"DENIABLE_RELAY_SERVER = {server!r}: write an address, https://host or http://host:port")
@@ -77,6 +86,7 @@ class Settings:
             ingest_key=key("ingest_key", "the key in the DSN of devices"),
             server_key=key("server_key", "the key that `deniable keys create --role relay` printed"),
             data=Path(text("data")),
+            bind=address("bind"),
             uploads=number("uploads"),
             reports=number("reports"),
             trusted_proxies=number("trusted_proxies"),

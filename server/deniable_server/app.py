@@ -13,6 +13,7 @@ from itsdangerous import URLSafeTimedSerializer
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from deniable.registry.text import visible
+from deniable.wire.headers import SHARED
 from deniable_aggregator.store import Store
 from deniable_aggregator.store.errors import StoreError
 from deniable_aggregator.store.outage import Outage
@@ -150,7 +151,7 @@ class _Sessions(SecureCookieSessionInterface):
     """The session's cookie. Over https browsers send it over https only. Devices do not have it."""
 
     def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
-        if request.path in gate.SHARED:  # looking for a cookie takes longer than checking a report
+        if request.path in SHARED:  # looking for a cookie takes longer than checking a report
             return self.make_null_session(app)
         if self.get_cookie_name(app) not in request.cookies:
             return self.session_class()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from base64 import b64encode
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -16,13 +18,16 @@ from deniable.errors import ConfigurationError
 from deniable.registry import period
 from deniable.wire.report import Report, Stratum, encode
 from deniable.wire.sealing import LONGER, Sealer
+from deniable_relay import doctor as relay_doctor
 from deniable_relay.app import Web, create_app
 from deniable_relay.forwarding import Forwarder
 from deniable_relay.limits import Limits
 from deniable_relay.pools import Pools
+from deniable_relay.settings import Settings as RelaySettings
 from deniable_relay.uploads import Reader
 from deniable_server.access.keys import KeyStore
 from deniable_server.access.sealing_keys import Opener
+from deniable_server.doctor import relays
 
 REGISTRY = """
 format = 1
@@ -278,3 +283,95 @@ def test_what_is_no_private_key_stops_the_start(tmp_path):
 def test_a_report_has_one_length(world):
     """Whatever the answer."""
     assert {len(report.sealed) for report in world.reports("theme", [0, 1, 2])} == {1 + LONGER}
+
+
+def examined(world, tmp_path):
+    """Have the relay's doctor ask the server; return what it found, by check."""
+    settings = RelaySettings.of(
+        {"registry": str(tmp_path / "shop.toml"), "server": "https://telemetry.example", "data": str(tmp_path)},
+        {"DENIABLE_RELAY_INGEST_KEY": DEVICE_KEY, "DENIABLE_RELAY_SERVER_KEY": world.key},
+    )
+    return {each.check: each.status for each in relay_doctor.server(world.registry, settings, world.forward, time.time)}
+
+
+def test_the_relays_doctor_asks_the_server(world, tmp_path):
+    """A server that agrees refuses its pools for their reports that are not there, and counts nothing."""
+    assert examined(world, tmp_path) == {"server": "ok", "clock": "skipped", "agreement": "ok"}
+    assert [answer["code"] for answer in world.answers] == ["payload_length", "pool_too_small"] * 2
+    world.key = "xk_of_nobody_123456"
+    assert examined(world, tmp_path) == {"server": "ok", "key": "fault"}
+    assert world.counted("theme") == {}
+
+
+def test_the_servers_doctor_looks_for_the_relay(world):
+    """A key, the private key, the last pool, and pools that are published in part: each has a finding."""
+    store, registry = world.served.store, world.registry
+    known = world.served.service.settings
+    assert relays.sealing_key(known, registry).status == "ok"
+    assert relays.sealing_key(replace(known, sealing_keys=""), registry).status == "fault"
+    assert relays.sealing_key(replace(known, sealing_keys="/nothing.pem"), registry).status == "fault"
+    assert relays.sealing_key(replace(known, sealing_keys="", serves="query"), registry).status == "ok"
+    now = datetime.now(UTC)
+    found = relays.relay(registry.relay, registry, store, now)
+    assert (found.status, found.seen) == ("ok", "no pool of Example Foundation has come")
+    assert relays.relay(registry.relay, registry, store, now + timedelta(days=20)).status == "warning"
+    world.send(world.reports("theme", [0] * 5))
+    world.close()
+    found = relays.relay(registry.relay, registry, store, now)
+    assert (found.status, found.seen) == ("ok", f"the last pool of Example Foundation came on {now:%Y-%m-%d}")
+    assert relays.relay(registry.relay, registry, store, now + timedelta(days=20)).status == "warning"
+    keys = KeyStore(store)
+    for key in keys.all():
+        if key.role == "relay":
+            keys.revoke(key.id)
+    assert relays.relay(registry.relay, registry, store, now).status == "fault"
+
+
+def test_a_pool_that_came_in_part_is_found(world, monkeypatch):
+    """What is published of it has fewer reports than the registry says a pool has."""
+    stratum = world.stratum("theme")
+    notes = {stratum: SimpleNamespace(n=4), stratum._replace(period="2026-01-01"): SimpleNamespace(n=5)}
+    monkeypatch.setattr(relays.release, "listed", lambda _, metric: notes if metric == "theme" else {})
+    found = relays.pools(world.registry.relay, world.registry, world.served.store)
+    assert (found.status, f"theme of {stratum.period} (platform=linux): 4 of at least 5" in found.seen) == ("warning", True)
+    notes.pop(stratum)
+    assert relays.pools(world.registry.relay, world.registry, world.served.store).status == "ok"
+
+
+def test_an_empty_page_says_that_the_relay_may_hold_small_pools(world):
+    """The server cannot know it, and names who can say; that no pool has come is no fault of devices."""
+    body = world.served.get("/api/v1/metrics/theme/diagnosis").get_json()
+    says = {each["name"]: (each["state"], each["says"]) for each in body["conditions"]}
+    assert says["uploads"][0] == "waits"
+    assert "Example Foundation sends pools after a period" in says["uploads"][1]
+    assert says["enough"][0] == "unknown"
+    assert "drops a pool of fewer than 5 reports" in says["enough"][1]
+    assert "cannot know" in says["enough"][1]
+    opened = type(world.served)(replace(world.served.service.settings, dashboard="open"))
+    page = opened.http.get("/m/theme").get_data(as_text=True)
+    opened.store._client.close()
+    assert "fewer are dropped by the relay" in page
+    world.send(world.reports("theme", [0] * 5))
+    world.close()
+    assert "The last one came on" in world.served.get("/api/v1/metrics/theme/diagnosis").get_data(as_text=True)
+
+
+def test_a_relay_is_not_limited_as_a_device_is(world):
+    """It brings in a minute what thousands of devices have sent; keys that nobody has are limited as ever."""
+    limited = replace(world.served.service.settings, rate_limit_source="2/minute", rate_limit_key="2/minute")
+    served = type(world.served)(limited)
+    for _ in range(5):
+        world.served = served
+        world.send(world.reports("theme", [0] * 5))
+    world.close()
+    assert world.counted("theme") == {"platform=linux": 25}
+    body = json.dumps({"format": 1, "pool": 5, "group": {}})
+
+    def ask(key):
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        place = {"REMOTE_ADDR": "192.0.2.1"}
+        return served.http.post("/v1/pools", data=body, headers=headers, environ_base=place).status_code
+
+    assert [ask(world.key) for _ in range(5)] == [400] * 5
+    assert [ask("xk_of_nobody_123456") for _ in range(3)] == [401, 401, 429]
+    served.store._client.close()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from deniable.errors import ConfigurationError, Fault, ServedRegistryError
 from deniable.frozen import dataclass
 from deniable.process.imports import undisturbed
+from deniable.wire import key_pair
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -135,12 +136,9 @@ def check_public_key(written: str) -> bytes:
 
 
 def generate() -> tuple[bytes, str]:
-    """Draw a key pair: PKCS #8 in PEM, not encrypted; and the base64 of 32 bytes, to be pinned in the app."""
+    """Draw a key pair: the private key in PEM, and the public one, to be pinned in the app."""
     key: Ed25519PrivateKey = _ed25519().Ed25519PrivateKey.generate()
-    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - see `_ed25519`
-
-    none = serialization.NoEncryption()
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, none), _public(key)
+    return key_pair.private(key), key_pair.public(key)
 
 
 def seal(
@@ -150,20 +148,10 @@ def seal(
 ) -> tuple[Envelope, str]:
     """Sign the text of a restriction, and return the envelope to serve and the public key of the signature."""
     ed25519 = _ed25519()
-    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - see `_ed25519`
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
-
-    try:
-        key = load_pem_private_key(private_key, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        key = None
+    key = key_pair.read(private_key)
     if not isinstance(key, ed25519.Ed25519PrivateKey):
         raise ConfigurationError("a key file is what `deniable registry keygen` writes: an Ed25519 key in PEM, not encrypted")
-    return Envelope(text, key.sign(_signed(text, valid_until)), valid_until), _public(key)
-
-
-def _public(key: Ed25519PrivateKey) -> str:
-    return b64encode(key.public_key().public_bytes_raw()).decode()
+    return Envelope(text, key.sign(_signed(text, valid_until)), valid_until), key_pair.public(key)
 
 
 def _ed25519() -> ModuleType:

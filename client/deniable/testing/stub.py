@@ -21,7 +21,7 @@ from deniable.registry import Registry, load
 from deniable.testing.intake import check, identify, inflate
 from deniable.testing.seen import SentReport
 from deniable.transport import Sender
-from deniable.upload_rules import Refused
+from deniable.upload_rules import MEDIA_TYPE, REFUSAL_TYPE, Refused
 from deniable.wire import addresses
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ class StubServer:
             except Refused as refusal:
                 self._attempts.append(Attempt(key, int(refusal.status), refusal.code))
                 headers = failure.headers if failure else {}
-                return refusal.status, headers, _problem(refusal.status, refusal.code, refusal.detail) | refusal.extra
+                return refusal.status, headers, refusal.document()
             self._attempts.append(Attempt(key, int(HTTPStatus.ACCEPTED), ""))
             self._changed.notify_all()
             return HTTPStatus.ACCEPTED, {}, answer
@@ -319,10 +319,6 @@ class StubServer:
         return answer | {"duplicate": False}
 
 
-def _problem(status: int, code: str, detail: str = "") -> dict[str, Any]:
-    return {"type": f"{addresses.PROBLEM}{code}", "status": status, "code": code} | ({"detail": detail} if detail else {})
-
-
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128  # all children of an app that forks may connect at once
@@ -341,9 +337,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal():
-            self._send(411, {}, _problem(411, "length_required"), last=True)
+            self._send(411, {}, Refused(411, "length_required").document(), last=True)
         elif self.path != addresses.REPORTS:
-            self._send(404, {}, _problem(404, "not_found"), last=True)
+            self._send(404, {}, Refused(404, "not_found").document(), last=True)
         else:
             answer = self.stub.answer(self.headers, self.rfile.read(int(length)))  # type: ignore[arg-type] # it is read alone
             if answer is None:
@@ -354,7 +350,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         envelope = self.stub.envelope if self.path == addresses.REGISTRY else None
         if envelope is None:
-            self._send(404, {}, _problem(404, "not_found"))
+            self._send(404, {}, Refused(404, "not_found").document())
         else:
             self._send(200, {}, envelope)
 
@@ -365,9 +361,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         if last:  # the request's body was not read
             self.send_header("Connection", "close")
-        self.send_header(
-            "Content-Type", "application/json" if status < HTTPStatus.MULTIPLE_CHOICES else "application/problem+json"
-        )
+        self.send_header("Content-Type", MEDIA_TYPE if status < HTTPStatus.MULTIPLE_CHOICES else REFUSAL_TYPE)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

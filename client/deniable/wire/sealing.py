@@ -12,11 +12,11 @@ opens for no other app, metric, period or segment. All sealed reports of a metri
 
 from __future__ import annotations
 
-from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deniable.process.imports import undisturbed
+from deniable.wire import key_pair
 
 if TYPE_CHECKING:
     from deniable.wire.report import Report, Stratum
@@ -42,14 +42,11 @@ def lacking() -> str:
 
 
 def generate(number: int) -> tuple[bytes, str]:
-    """Draw a key pair of the server: PKCS #8 in PEM, not encrypted; and the key of a registry's [relay], with its number."""
-    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - see `lacking`
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey  # noqa: PLC0415
+    """Draw a key pair of the server: the private key in PEM, and the key of a registry's [relay], with its number."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey  # noqa: PLC0415 - see `lacking`
 
     key = X25519PrivateKey.generate()
-    none = serialization.NoEncryption()
-    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, none)
-    return private, f"{number}:{b64encode(key.public_key().public_bytes_raw()).decode()}"
+    return key_pair.private(key), f"{number}:{key_pair.public(key)}"
 
 
 def binding(app: str, stratum: Stratum, number: int) -> bytes:

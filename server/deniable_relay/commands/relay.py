@@ -1,4 +1,4 @@
-"""The subcommand ``relay``: its options, and the process."""
+"""The subcommand ``relay``: its options, the process, and its doctor."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import argparse
 
     from deniable.commands.parser import Run
+    from deniable_relay.settings import Settings
 
 
 def relay(parser: argparse.ArgumentParser) -> Run:
@@ -18,19 +19,38 @@ def relay(parser: argparse.ArgumentParser) -> Run:
     )
     parser.add_argument("--server", metavar="URL", help="server to forward to (default: DENIABLE_RELAY_SERVER)")
     parser.add_argument("--data", metavar="DIR", help="folder of what waits (default: DENIABLE_RELAY_DATA, relay)")
-    parser.add_argument("--bind", default="127.0.0.1:8090", metavar="HOST:PORT", help="default 127.0.0.1:8090")
-    parser.epilog = (
-        "Secrets are variables only: DENIABLE_RELAY_INGEST_KEY (of devices) and DENIABLE_RELAY_SERVER_KEY (the relay's own)."
-    )
+    parser.add_argument("--bind", metavar="HOST:PORT", help="default: DENIABLE_RELAY_BIND, 127.0.0.1:8090")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    about = "check folder, process, server and what waits, without changing it"
+    doctor = actions.add_parser("doctor", help=about)
+    doctor.add_argument("--json", action="store_true", help="for programs: one JSON object for each finding, by line")
 
     def run(arguments: argparse.Namespace) -> int:
-        from deniable_relay.process import serve
         from deniable_relay.settings import Settings
 
-        options = {"registry": arguments.registry, "server": arguments.server, "data": arguments.data}
-        settings = Settings.of(options)
-        print(f"Relay: http://{arguments.bind}, forwards to {settings.server}. Ctrl-C stops it.", file=sys.stderr, flush=True)
-        serve(settings, arguments.bind)
+        names = ("registry", "server", "data", "bind")
+        settings = Settings.of({name: getattr(arguments, name) for name in names})
+        if arguments.action == "doctor":
+            return _examine(settings, as_json=arguments.json)
+        from deniable_relay.process import serve
+
+        print(f"Relay: http://{settings.bind}, forwards to {settings.server}. Ctrl-C stops it.", file=sys.stderr, flush=True)
+        serve(settings)
         return 0
 
     return run
+
+
+def _examine(settings: Settings, *, as_json: bool) -> int:
+    """Check the relay; return 1 if a fault was found."""
+    from deniable.commands.findings import print_all, print_line
+    from deniable_relay.doctor import examine
+
+    findings = []
+    for finding in examine(settings):
+        findings.append(finding)
+        if as_json:
+            print_line(finding)
+    if not as_json:
+        print_all(findings)
+    return int(any(each.status == "fault" for each in findings))

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import hmac
 from datetime import UTC, datetime, time, timedelta
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from deniable import ip
 from deniable_aggregator.store import schema
 from deniable_aggregator.store.values import secret
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Client
 
 _BITS = 20
-_NETWORK = 64
 _LATE = 300  # for which servers with different clocks may still use yesterday's key
 
 
@@ -68,23 +67,5 @@ def _place(address: str | None) -> bytes | None:
     """Return the part of an address that is numbered."""
     if not address:
         return None
-    ip = _ip(address)
-    return None if ip and ip.is_loopback else network(address)
-
-
-def network(
-    address: str,  # from a server, or from a proxy, which may send any text
-) -> bytes:
-    """Return the part of an address that identifies its owner: all of an IPv4 address, 64 bits of an IPv6 address."""
-    ip = _ip(address)
-    if ip is None:
-        return address.encode("utf-8", "surrogateescape")
-    return ip.packed[: _NETWORK // 8] if isinstance(ip, IPv6Address) else ip.packed
-
-
-def _ip(address: str) -> IPv4Address | IPv6Address | None:
-    try:
-        ip = ip_address(address.partition("%")[0])
-    except ValueError:
-        return None
-    return (ip.ipv4_mapped or ip) if isinstance(ip, IPv6Address) else ip
+    here = ip.parsed(address)
+    return None if here and here.is_loopback else ip.network(address)

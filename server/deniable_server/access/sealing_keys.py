@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ConfigurationError
-from deniable.wire import sealing
+from deniable.wire import key_pair, sealing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -74,14 +74,11 @@ class Opener:
 
 def _read(path: str) -> X25519PrivateKey:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey  # noqa: PLC0415 - few servers need it
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
 
     try:
-        key = load_pem_private_key(Path(path).read_bytes(), None)
+        key = key_pair.read(Path(path).read_bytes())
     except OSError as error:
         raise ConfigurationError(f"{_VARIABLE} names {path}, which cannot be read: {error.strerror}") from None
-    except (ValueError, TypeError):
-        key = None
     if not isinstance(key, X25519PrivateKey):
         raise ConfigurationError(f"{_VARIABLE} names {path}, which is no file that `deniable registry keygen --sealing` wrote")
     return key

@@ -43,8 +43,9 @@ def app_by_admin_key() -> App:
 
 
 def app_by_relay_key() -> App:
-    """Return the app of the request's relay key."""
-    return _counted("relay")[0]
+    """Return the app of the request's relay key. It brings what thousands of devices have sent, so no rate limit holds for it."""
+    known = service()
+    return known.apps[identify(known, visit(), "relay").app]
 
 
 def upload_key(here: Visit) -> str:

@@ -8,13 +8,12 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from deniable.commands import terminal
+from deniable.commands.findings import conclusion, grouped, print_all, print_groups, print_line
 from deniable.messages.plural import plural
 from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
     from deniable.commands.parser import Run
     from deniable_server.doctor import Finding
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
 
 _SECONDS = 3.0
 _WRONG = 2
-_NAMED = 10  # apps of which the same is said
-_ORDER = ("fault", "warning", "skipped", "ok")
-_COLOURS = {"ok": "32", "warning": "33", "fault": "31", "skipped": "36"}
 
 
 def doctor(parser: argparse.ArgumentParser) -> Run:
@@ -51,40 +47,23 @@ def doctor(parser: argparse.ArgumentParser) -> Run:
             for finding in examine(settings, client):
                 findings.append(finding)
                 if arguments.json:
-                    print(json.dumps(asdict(finding)))
+                    print_line(finding)
         except AWAY as error:
-            groups, seen = _groups(findings), f"{cause(error)} ({redacted(settings.redis_url)})"
+            groups, seen = grouped(findings), f"{cause(error)} ({redacted(settings.redis_url)})"
             if not arguments.json:
-                print(_conclusion([[Finding("store", "fault", seen)], *groups]), flush=True)
+                print(conclusion([[Finding("store", "fault", seen)], *groups]), flush=True)
             print(f"fault    store: {seen}", file=sys.stderr)
             print(f"         {remedy(error, settings.redis_url, settings.serves)}", file=sys.stderr, flush=True)
             if not arguments.json:
-                _print_all(groups)
+                print_groups(groups)
             return options.STORE_STATUS
         finally:
             client.close()
         if not arguments.json:
-            groups = _groups(findings)
-            print(_conclusion(groups))
-            _print_all(groups)
+            print_all(findings)
         return int(any(each.status == "fault" for each in findings))
 
     return run
-
-
-def _conclusion(groups: Sequence[list[Finding]]) -> str:
-    """Say in a sentence whether all is well, or which checks found something; what is the same of many apps counts once."""
-    parts: list[str] = []
-    findings = [group[0] for group in groups]
-    for status in ("fault", "warning"):
-        checks = [each.check for each in findings if each.status == status]
-        if checks:
-            parts.append(f"{plural(len(checks), status)}: {', '.join(dict.fromkeys(checks))}")
-    if parts:
-        return "; ".join(parts)
-    if any(each.status == "skipped" for each in findings):
-        return "All is well as far as it can be seen from here. Each skipped check says why, and where to look."
-    return "All is well."
 
 
 def _check_settings(arguments: argparse.Namespace) -> int:
@@ -119,38 +98,3 @@ def _print_settings(report: ConfigReport) -> None:
     else:
         print("Next: `deniable doctor` checks the store and what runs.")
         print("To serve: gunicorn -c deploy/gunicorn.conf.py 'deniable_server:create_app()'; to count: deniable worker")
-
-
-def _groups(findings: Sequence[Finding]) -> list[list[Finding]]:
-    """Return findings by what is said once, the worst first."""
-    from deniable_server.doctor import alike
-
-    groups = [[each] for each in findings if not each.app] + alike(each for each in findings if each.app)
-    return sorted(groups, key=lambda group: _ORDER.index(group[0].status))
-
-
-def _print_all(groups: Sequence[list[Finding]]) -> None:
-    for group in groups:
-        _print(group)
-
-
-def _print(group: list[Finding]) -> None:
-    """Print findings that are alike as one: the first, and the names of the other apps."""
-    first, *others = group
-    mark = f"{first.status:<7}"
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-        print(f"\033[{_COLOURS[first.status]}m{mark}\033[0m", end="", file=terminal.raw(sys.stdout))
-        mark = ""
-    same = all((each.seen, each.meaning, each.remedy) == (first.seen, first.meaning, first.remedy) for each in others)
-    app = f" ({_names(group) if same else first.app})" if first.app else ""
-    print(f"{mark}  {first.check}{app}: {first.seen}")
-    for text in filter(None, (first.meaning, first.remedy)):
-        print(f"         {text}")
-    if others and not same:
-        print(f"         The same of {_names(others)}, but for names and numbers.")
-
-
-def _names(findings: Sequence[Finding]) -> str:
-    """Write the apps of findings, the first ones by name."""
-    more = f" and {len(findings) - _NAMED} more" if len(findings) > _NAMED else ""
-    return f"{', '.join(each.app for each in findings[:_NAMED])}{more}"

@@ -9,13 +9,13 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
+from deniable.messages.finding import Finding, Status, alike
 from deniable_aggregator.store import Store
 from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused, cause, user
 from deniable_aggregator.store.server import about
 from deniable_aggregator.store.server.servers import primaries
 from deniable_aggregator.store.uploads import registries
 from deniable_server.doctor import host, pipeline, store
-from deniable_server.doctor.finding import Finding, Status, alike
 from deniable_server.doctor.served import Served
 
 if TYPE_CHECKING:

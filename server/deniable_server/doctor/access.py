@@ -7,12 +7,12 @@ from socket import SOCK_DGRAM, getaddrinfo, socket
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from deniable.messages.finding import Finding
 from deniable_aggregator.store import schema
 from deniable_aggregator.store.errors import CommandRefused, user
 from deniable_aggregator.store.server import about
 from deniable_aggregator.store.server.replicas import LOOK
 from deniable_aggregator.store.server.servers import primaries, primary
-from deniable_server.doctor.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
+from deniable.messages.finding import Finding
 from deniable_aggregator.publish import release
-from deniable_server.doctor.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from deniable.messages.finding import Finding
 from deniable_aggregator.process.variables import strays
-from deniable_server.doctor.finding import Finding
 
 _SHM = Path("/dev/shm")  # noqa: S108 - nothing of ours is written there
 _LEAST_FREE = 1 << 20

@@ -9,6 +9,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
+from deniable.messages.finding import Finding
 from deniable.messages.plural import plural
 from deniable_aggregator.counting import faults
 from deniable_aggregator.deletion.erase import Erased
@@ -18,8 +19,8 @@ from deniable_aggregator.store.uploads import health, refused_reports, registrie
 from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_server.access.keys import KeyStore
 from deniable_server.agreement import SHOWN, Agreement, words
+from deniable_server.doctor import relays
 from deniable_server.doctor.definitions import definitions, expired
-from deniable_server.doctor.finding import Finding
 from deniable_server.settings import Keys
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def checks(
             "expired": lambda: expired(registry),
             "simulated people": lambda: simulated_people(registry, store),
             "experiments": lambda: experiments(registry, store),
+            **relays.checks(settings, registry, store),
         }
     return named
 

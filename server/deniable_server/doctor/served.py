@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import DeniableError
 from deniable.limits import admission
+from deniable.messages.finding import Finding
 from deniable.registry import published
 from deniable_server import sources
-from deniable_server.doctor.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

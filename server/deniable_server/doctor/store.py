@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deniable.messages.finding import Finding
 from deniable.messages.plural import plural_noun
 from deniable_aggregator.store import Store
 from deniable_aggregator.store.errors import (
@@ -23,7 +24,6 @@ from deniable_aggregator.store.server import about, durability, room, snapshot
 from deniable_aggregator.store.server.cluster import Cluster
 from deniable_aggregator.store.server.servers import primaries
 from deniable_server.doctor import access, host
-from deniable_server.doctor.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,49 +6,22 @@ Nothing else is allowed for them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flask import Flask, Response, request
 from werkzeug.wsgi import get_content_length
 
-from deniable.wire import addresses
+from deniable.wire.headers import NO_PAGE, SHARED, cross_origin
 from deniable_server.http.problem import Problem
 from deniable_server.http.trace import HEADER
 
 if TYPE_CHECKING:
     from deniable_server.settings import Settings
 
-_PREFLIGHT_SECONDS = 3600
-
-_HEADERS = {
-    # For all answers but pages, which have their own.
-    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """What scripts of other origins may do at an address."""
-
-    method: str  # the only method
-    headers: tuple[str, ...]  # headers they may send
-
-
-SHARED = {
-    addresses.REPORTS: Shared("POST", ("Authorization", "Content-Type", "Content-Encoding", "Idempotency-Key")),
-    addresses.REGISTRY: Shared("GET", ("Authorization",)),
-    addresses.SCRIPT: Shared("GET", ()),
-}
-"""By address."""
-
 
 def headers(settings: Settings) -> list[tuple[str, str]]:
     """Return what `register` adds to an answer to a plain upload, which comes from no web page."""
-    return [*_HEADERS.items(), *([] if "*" in settings.origins else [("Vary", "Origin")])]
+    return [*NO_PAGE.items(), *([] if "*" in settings.origins else [("Vary", "Origin")])]
 
 
 def register(
@@ -83,12 +56,7 @@ def register(
             answer.vary.add("Origin")
         if origin is None or not (any_origin or origin in origins):
             return answer
-        answer.headers["Access-Control-Allow-Origin"] = "*" if any_origin else origin
-        answer.headers["Access-Control-Expose-Headers"] = f"Retry-After, {HEADER}"
-        if request.method == "OPTIONS":
-            answer.headers["Access-Control-Allow-Methods"] = shared.method
-            answer.headers["Access-Control-Allow-Headers"] = ", ".join(shared.headers)
-            answer.headers["Access-Control-Max-Age"] = str(_PREFLIGHT_SECONDS)
+        answer.headers.extend(cross_origin(shared, request.method, "*" if any_origin else origin, HEADER))
         return answer
 
 
@@ -102,6 +70,6 @@ def _refuse_repeated() -> None:
 def _fill(answer: Response) -> None:
     """Add the missing headers."""
     present = {name.lower() for name, _ in answer.headers}
-    for name, value in _HEADERS.items():
+    for name, value in NO_PAGE.items():
         if name.lower() not in present:
             answer.headers.add(name, value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Flask, Response, current_app, json, request
 from werkzeug.exceptions import HTTPException
 
-from deniable.upload_rules import Refused
+from deniable.upload_rules import REFUSAL_TYPE, Refused
 from deniable.wire import addresses
 from deniable_aggregator.answer.refusal import Refusal, WithheldCell
 from deniable_aggregator.process import logs
@@ -52,19 +52,8 @@ def refused(refusal: Refusal) -> Problem:
 def written(problem: Refused) -> Response:
     """Write a refusal as application/problem+json."""
     visit().problem = problem.code
-    body = {
-        "type": f"urn:deniable:problem:{problem.code}",
-        "title": HTTPStatus(problem.status).phrase,
-        "status": problem.status,
-        "code": problem.code,
-        "detail": problem.detail,
-        **problem.extra,
-    }
-    number = trace.instance()
-    if number:
-        body["instance"] = number
     logs.note(code=problem.code)
-    answer = Response(json.dumps(body), problem.status, mimetype="application/problem+json")
+    answer = Response(json.dumps(problem.document(trace.instance())), problem.status, mimetype=REFUSAL_TYPE)
     if isinstance(problem, Problem) and problem.retry_after is not None:
         answer.headers["Retry-After"] = str(problem.retry_after)
     return answer

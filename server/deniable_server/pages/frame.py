@@ -10,6 +10,7 @@ from markupsafe import Markup, escape
 from werkzeug.exceptions import HTTPException
 
 from deniable.messages.plural import plural, plural_noun
+from deniable.wire.headers import EVERYWHERE
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.refusal import Refusal, WithheldCell
 from deniable_aggregator.process import logs
@@ -36,12 +37,11 @@ _POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _SCRIPTED = ("index.html", "metric.html")  # they load static/pages.js
-_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
 
 
 @blueprint.after_request
 def _protect(response: Response) -> Response:
-    response.headers.update(_HEADERS)
+    response.headers.update(EVERYWHERE)
     response.headers.setdefault("Content-Security-Policy", _POLICY)
     return response
 

@@ -33,9 +33,10 @@ from uuid import uuid4
 from gunicorn.http import errors
 from gunicorn.workers import gthread
 
+from deniable.ip import network
+from deniable.upload_rules import REFUSAL_TYPE, Refused
+from deniable.wire.headers import SHARED
 from deniable.wire.report import MAX_BODY_BYTES
-from deniable_server.access.addresses import network
-from deniable_server.http.gate import SHARED
 from deniable_server.http.trace import HEADER
 from deniable_server.serving import plain_request, renewal
 from deniable_server.serving.direct import Direct, close, usable
@@ -328,20 +329,11 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
             self.log.error("%s before the request was understood", type(exc).__name__, extra=fields)
         else:
             self.log.debug("a request was refused", extra=fields)
-        body = json.dumps(
-            {
-                "type": f"urn:deniable:problem:{refusal.code}",
-                "title": refusal.status.phrase,
-                "status": refusal.status,
-                "code": refusal.code,
-                "detail": refusal.detail,
-                "instance": number.urn,
-            }
-        )
+        body = json.dumps(Refused(*refusal).document(number.urn))
         head = (
             f"HTTP/1.1 {refusal.status.value} {refusal.status.phrase}\r\n"
             f"Connection: close\r\n{HEADER}: {number}\r\n"
-            f"Content-Type: application/problem+json\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"Content-Type: {REFUSAL_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         with suppress(OSError):
             client.sendall((head + body).encode())

@@ -18,6 +18,13 @@ ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
 OTHERS = {"NUMBA_CACHE_DIR", "OMP_NUM_THREADS", "PATH", "PORT", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}
 """Variables that are not ours."""
+OLDEST = "1.29"
+"""Oldest version of Kubernetes that resources are for."""
+
+
+def documents(path: Path) -> list[dict]:
+    """Read the resources in a file."""
+    return [each for each in yaml.safe_load_all(path.read_text("utf-8")) if each]
 
 
 @cache

@@ -18,7 +18,7 @@ from waiting import eventually
 import deniable
 from deniable_aggregator.process.ports import free_port
 
-IMAGES = ("ingest", "full")
+IMAGES = ("ingest", "full", "relay")
 ENTRY = re.compile(r"^([A-Za-z0-9_.-]+)==(\S+)[^\n]*\\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+", re.MULTILINE)
 
 
@@ -60,20 +60,35 @@ def test_what_others_make_is_pinned_to_the_byte():
     assert len(foreign) == 2
 
 
-def test_what_takes_reports_has_its_packages_alone():
-    """The lock file of the image that faces the internet is part of the other one's, and has nothing that counts or decodes."""
-    texts = [(DEPLOY / f"requirements{each}.txt").read_text("utf-8") for each in ("", "-ingest")]
-    everything, few = ({entry[0] for entry in ENTRY.finditer(text)} for text in texts)
-    assert few < everything
-    names = {each.partition("==")[0] for each in few}
-    assert not names & {"cryptography", "llvmlite", "markdown-it-py", "numba", "opendp", "pyarrow", "scipy"}
+def test_what_faces_the_internet_has_its_packages_alone():
+    """The lock files of ingest and of a relay are part of the third, and have nothing that counts or decodes."""
+    everything, ingest, relay = (
+        {entry[0] for entry in ENTRY.finditer((DEPLOY / f"requirements{each}.txt").read_text("utf-8"))}
+        for each in ("", "-ingest", "-relay")
+    )
+    assert ingest | relay < everything
+    decoders = {"llvmlite", "markdown-it-py", "numba", "opendp", "pyarrow", "scipy"}
+    assert not {each.partition("==")[0] for each in ingest | relay} & decoders
+    # A relay has no store, and nothing that could open a report.
+    assert not {each.partition("==")[0] for each in relay} & {"cryptography", "numpy", "redis"}
     steps = {name: " ".join(text for _, text in stages()[f"{name}-packages"].steps) for name in IMAGES}
-    assert {name: re.findall(r"-r deploy/(requirements(?:-ingest)?\.txt)", text) for name, text in steps.items()} == {
+    assert {name: re.findall(r"-r deploy/(requirements(?:-ingest|-relay)?\.txt)", text) for name, text in steps.items()} == {
         "ingest": ["requirements-ingest.txt"],
         "full": ["requirements.txt"],
+        "relay": ["requirements-relay.txt"],
     }
     for name in IMAGES:
         assert ("COPY", f"--from={name}-packages /opt/deniable /opt/deniable") in stages()[name].steps
+
+
+def test_the_folder_of_a_relay_is_its_users():
+    """What waits lies where the command says, in a folder that no other user may look into: a new volume takes that over."""
+    stage = stages()["relay"]
+    user, folder = stage.last("USER"), stage.environment["DENIABLE_RELAY_DATA"]
+    assert ("COPY", f"--from=relay-packages --chown={user} /data/relay {folder}") in stage.steps
+    owner, _, group = user.partition(":")
+    made = f"install --directory --mode 700 --owner {owner} --group {group} /data/relay"
+    assert made in " ".join(text for _, text in stages()["relay-packages"].steps)
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -105,7 +120,8 @@ def test_no_secret_gets_into_an_image():
 @pytest.mark.parametrize(
     ("lock", "needed"),
     [
-        ("requirements-ingest.txt", requirements(r"extra == '(ingest|common)'")),
+        ("requirements-ingest.txt", requirements(r"extra == '(ingest|common|relay)'")),
+        ("requirements-relay.txt", requirements(r"extra == 'relayserver'")),
         ("requirements.txt", requirements(r"extra == '(server|aggregator|ingest|common|questions|export|signed)'")),
         ("requirements-build.txt", tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]),
     ],

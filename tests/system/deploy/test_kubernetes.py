@@ -12,7 +12,7 @@ import kubernetes_validate
 import pytest
 import requests
 import yaml
-from shipped import DEPLOY, compose, environment, stages, variables
+from shipped import DEPLOY, OLDEST, compose, documents, environment, stages, variables
 from waiting import eventually
 
 import deniable
@@ -20,15 +20,10 @@ from deniable_server import create_app
 from deniable_server.settings import Settings
 
 KEY = "mk_test_12345678"
-OLDEST = "1.29"
 SERVICES = ("ingest", "query", "worker", "store")
 JOBS = ("operator", "backup", "restore")
 PODS = (*SERVICES, *JOBS)
 INSIDE = ("/metrics", "/healthz", "/readyz")
-
-
-def documents(path):
-    return [each for each in yaml.safe_load_all(path.read_text("utf-8")) if each]
 
 
 @cache

@@ -4,69 +4,34 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
-from configparser import RawConfigParser
 from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
 
 import pytest
 import requests
 from service import BIN, children, clean, end, read_only, spawn
 from shipped import DEPLOY, environment, variables
+from units import STRACE, allowed, analyze, counted_calls, needs_strace, needs_systemd, unit
 from waiting import eventually
 
 from deniable_aggregator.process.ports import free_port
 
-
-def strace_works():
-    try:
-        return subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True, timeout=30, check=False).returncode == 0
-    except FileNotFoundError:
-        return False
-
-
 UNITS = {"deniable-server@.service": "ingest", "deniable-worker@.service": "1"}
+RELAY = "deniable-relay.service"  # of somebody else
 JOBS = {"deniable-backup", "deniable-audit-log@"}
 INGEST = "deniable-server@ingest.service.d/ingest.conf"
 OPT = "/opt/deniable/full/bin"
-STRACE = ["strace", "-f", "-qq", "-c", "-o"]
-needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze on PATH")
-needs_strace = pytest.mark.skipif(not strace_works(), reason="strace cannot be used here to see which system calls are made")
-
-
-class _Lines(dict):
-    """Options of a section, of which some stand several times."""
-
-    def __setitem__(self, key, value):
-        if key in self and isinstance(value, list):
-            self[key].extend(value)
-        else:
-            super().__setitem__(key, value)
-
-
-@cache
-def unit(name, section="Service"):
-    """Read a section of a unit: each option with all its values."""
-    parser = RawConfigParser(dict_type=_Lines, strict=False, delimiters="=", comment_prefixes="#")
-    parser.optionxform = str
-    parser.read_string((DEPLOY / "systemd" / name).read_text("utf-8"))
-    return {option: text.split("\n") for option, text in parser[section].items()}
-
-
-def analyze(*arguments):
-    return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, timeout=60, check=False)
 
 
 @needs_systemd
-@pytest.mark.parametrize("name", sorted(UNITS))
+@pytest.mark.parametrize("name", sorted([*UNITS, RELAY]))
 def test_a_unit_is_valid(name, tmp_path):
     """The units have only options that systemd knows, and it finds what they start."""
-    text = (DEPLOY / "systemd" / name).read_text("utf-8").replace(OPT, BIN)
-    path = tmp_path / name.replace("@", f"@{UNITS[name]}")
+    text = (DEPLOY / "systemd" / name).read_text("utf-8").replace(OPT, BIN).replace("/opt/deniable/relay/bin", BIN)
+    path = tmp_path / name.replace("@", f"@{UNITS.get(name)}")
     path.write_text(text, "utf-8")
     done = analyze("verify", "--man=no", "--recursive-errors=no", str(path))
     assert (done.returncode, done.stderr) == (0, "")
@@ -101,7 +66,7 @@ def test_a_job_does_what_it_says(composed, tmp_path, name):
 
 
 @needs_systemd
-@pytest.mark.parametrize("name", sorted(UNITS))
+@pytest.mark.parametrize("name", sorted([*UNITS, RELAY]))
 def test_a_unit_is_locked_up(name):
     """What systemd measures as exposure is at most 1.5 of 10 ("OK")."""
     done = analyze("security", "--no-pager", "--offline=true", "--threshold=15", str(DEPLOY / "systemd" / name))
@@ -111,11 +76,11 @@ def test_a_unit_is_locked_up(name):
 
 
 def test_units_say_the_same():
-    """Both units lock their processes up alike."""
-    server, worker = (
-        {o: v for o, v in unit(name).items() if re.match("Protect|Private|Restrict|System|Cap|No", o)} for name in UNITS
+    """All units lock their processes up alike; a relay needs nothing for kernels."""
+    server, worker, relay = (
+        {o: v for o, v in unit(name).items() if re.match("Protect|Private|Restrict|System|Cap|No", o)} for name in [*UNITS, RELAY]
     )
-    assert server == worker
+    assert server == worker == relay | {"SystemCallFilter": [*relay["SystemCallFilter"], "mbind"]}
     assert len(server) > 15
 
 
@@ -177,31 +142,6 @@ def test_the_server_tells_systemd_that_it_is_ready(composed, tmp_path):
         )
         assert b"READY=1" in supervisor.recv(1024)
         assert end(process) == 0
-
-
-def expand(name):
-    """Name the system calls of a set of systemd's."""
-    calls = set()
-    for line in analyze("syscall-filter", name).stdout.splitlines()[1:]:
-        word = line.strip()
-        if word and not word.startswith("#"):
-            calls |= expand(word) if word.startswith("@") else {word}
-    return calls
-
-
-def allowed(name):
-    """Name the system calls that a unit leaves its process, as systemd reads the lines one after another."""
-    calls = expand("@default")
-    for line in unit(name)["SystemCallFilter"]:
-        words = line.removeprefix("~").split()
-        named = set().union(*(expand(word) if word.startswith("@") else {word} for word in words))
-        calls = calls - named if line.startswith("~") else calls | named
-    return calls
-
-
-def counted_calls(trace):
-    """Name the system calls that strace has counted."""
-    return {line.split()[-1] for line in trace.read_text().splitlines() if re.match(r"\s*\d+\.\d+ ", line)} - {"total"}
 
 
 @needs_systemd

@@ -71,7 +71,8 @@ def _collected(app: AppMetrics, declared: Declared) -> Condition:
 
 
 def _uploads(app: AppMetrics, refused: list[Hours], now: float) -> Condition:
-    """Whether uploads of the app come, accepted or refused."""
+    """Whether uploads of the app come, accepted or refused; or pools of its relay."""
+    relay = app.declared.relay
     remedy = (
         "Record an answer in the app, with consent, and print what `deniable.flush(timeout=5)` returns: it says what is missing."
     )
@@ -80,6 +81,10 @@ def _uploads(app: AppMetrics, refused: list[Hours], now: float) -> Condition:
     except CommandForbidden:
         return Condition("uploads", "unknown", "This server's user may not look.", "")
     last = max([*accepted, *(each.last for each in refused)], default=None)
+    if relay:  # it forwards nothing before a period is over, so that nothing has come is no fault by itself
+        came = f"The last one came on {_day(_date(last))}. It may have been of other metrics" if last else "None has come yet"
+        ask = f"Ask {relay.operator}: `deniable relay doctor` says there what waits, what was dropped, and what is refused."
+        return Condition("uploads", "holds" if last else "waits", f"{came}. {relay.operator} sends pools after a period.", ask)
     if last is None:
         return Condition("uploads", "fails", "No upload has come.", remedy)
     if now - last > _RECENT:
@@ -122,6 +127,10 @@ def _enough(app: AppMetrics, declared: Declared, n: int) -> Condition:
             return Condition("enough", "holds", "One is enough in a trial.", "")
         remedy = f'Record an answer: `deniable.record("{declared.metric.id}", {declared.metric.kind.example(declared.metric)})`.'
         return Condition("enough", "fails", "One is enough in a trial, and none has been counted.", remedy)
+    if relay := app.declared.relay:
+        rule = f"{relay.operator} mixes, and drops a pool of fewer than {declared.metric.crowd:,} reports"
+        hidden = "This server cannot know whether such pools wait there, or were dropped: `deniable relay doctor` says it there"
+        return Condition("enough", "unknown", f"{rule}. {hidden}.", "")
     least = f"{declared.needed} {'are' if declared.metric.min_reports > 1 else 'is'} needed"
     hidden = "How many have come is not shown: the number itself would tell of people."
     return Condition("enough", "unknown", f"{least}. {hidden}", "")

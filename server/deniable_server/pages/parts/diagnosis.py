@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deniable.declared import Declared
-    from deniable_aggregator.answer.model.diagnosis import Condition
     from deniable_aggregator.store.uploads.latest_reports import LatestReport
     from deniable_server.service import App
 
@@ -26,6 +25,10 @@ _TITLES = {
     "counted": ("A worker counts", "it gave a sign of life within a minute"),
     "enough": ("There are enough reports", "fewer wait for the next period"),
     "due": ("The release is due", "a period is over, and late reports had their time"),
+}
+_OF_A_RELAY = {
+    "uploads": ("Pools come from the relay", "it mixes reports, and devices reach it alone"),
+    "enough": ("There are enough reports", "fewer are dropped by the relay"),
 }
 _MARKS = {"holds": ("good", "✓"), "fails": ("bad", "✕"), "waits": ("hold", "…"), "unknown": ("unknown", "?")}
 
@@ -67,13 +70,9 @@ def of(app: App, declared: Declared) -> EmptyPage:
     cause = next(condition for condition in diagnosis.conditions if condition.name == diagnosis.cause)
     latest = list(_latest(app)) if app.trial else None
     looked = f"{datetime.now(UTC):%H:%M} UTC"
-    return EmptyPage(
-        diagnosis.says, list(map(_check, diagnosis.conditions)), cause.remedy, cause.name == "accepted", looked, latest
-    )
-
-
-def _check(condition: Condition) -> Check:
-    return Check(*_TITLES[condition.name], condition.state, *_MARKS[condition.state], condition.says)
+    titles = _TITLES | (_OF_A_RELAY if app.declared.relay else {})
+    checks = [Check(*titles[each.name], each.state, *_MARKS[each.state], each.says) for each in diagnosis.conditions]
+    return EmptyPage(diagnosis.says, checks, cause.remedy, cause.name == "accepted", looked, latest)
 
 
 def _latest(app: App) -> Iterator[Came]:

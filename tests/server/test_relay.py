@@ -158,7 +158,7 @@ def test_metrics_without_a_claim_go_the_same_way(world):
 
 @pytest.mark.parametrize(
     "fault",
-    ["a bit", "another metric", "another segment", "another period", "another key", "another app", "another number", "a layout"],
+    ["a bit", "another metric", "another segment", "another period", "another key", "another app", "a layout"],
 )
 def test_a_report_that_does_not_fit_is_refused_alone(world, private, fault):
     """It was changed, moved, or sealed to somebody else: it does not open, and the others of its pool count."""
@@ -173,7 +173,6 @@ def test_a_report_that_does_not_fit_is_refused_alone(world, private, fault):
         "another period": lambda: world.sealer(Report(stratum._replace(period="2026-01-01"), payload)).sealed,
         "another key": lambda: Sealer("shop", 1, stranger)(Report(stratum, payload)).sealed,
         "another app": lambda: Sealer("other", 1, public)(Report(stratum, payload)).sealed,
-        "another number": lambda: b"\x02" + good[0].sealed[1:],
         "a layout": lambda: world.sealer(Report(stratum, b"\xff" * len(payload))).sealed,
     }[fault]()
     assert world.send([*good, Report(stratum, payload, bad)]).get_json()["accepted"] == 6

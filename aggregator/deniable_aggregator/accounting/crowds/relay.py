@@ -1,8 +1,9 @@
 """What a server learns of one report if a relay mixes it with others before: the claim of a metric's `shuffled`, and its proof.
 
-A relay hands on *pools*. A pool has at least `min` reports of one metric, version, period and combination of segments, each in
-one pool only, in an order that says nothing. So whatever the server has, publishes or is asked of these reports follows from the
-pools. This is also so with several segments, and in a trial. A report of a pool is then one of a crowd of `min`.
+A relay hands on *pools*. A pool has at least `min` reports of one metric, version, period and combination of segments, sealed to
+one key. Each is in one pool only, in an order that says nothing. So whatever the server has, publishes or is asked of these
+reports follows from the pools. This is also so with several segments, and in a trial. A report of a pool is then one of a crowd
+of `min`.
 
 It needs that the relay and the server do not work together, and that `min` reports of the pool are honest. Otherwise the local
 epsilon holds. That somebody took part, in which period and with which segments, is not hidden.

@@ -1,6 +1,7 @@
-"""The alarms against made-up reports: how often honest traffic raises them, and how often an attack does.
+"""The alarms against made-up reports, and attacks on reports that a relay has mixed.
 
-    python benchmarks/redteam.py                 # both tables, some six minutes
+    python benchmarks/redteam.py                 # all tables, some seven minutes
+    python benchmarks/redteam.py --relay         # the last one alone, some ten seconds
     python benchmarks/redteam.py --quick         # a smoke run
     python benchmarks/redteam.py --markdown
 
@@ -13,6 +14,9 @@ milliseconds. (For `subset`, whose bits are dependent, report by report.) All se
 * detection: 5% of the reports are made up for the greatest gain of r rare values; how often an alarm is raised, by which tests.
   Plain: with the mean weight and the best rows. Disguised: with honest weights and rows. Gain is by how much the sum of the
   targets' estimated shares rises.
+* relay: somebody who has a pool, and knows all answers but one, guesses it by the difference of the counts of two values. The
+  epsilon that shows so, at 99.9% confidence, beside the central one that is claimed: it must not be above. Of a pool of which the
+  attacker made all reports but a few, only these few are a crowd. Then the rank correlation of arrival and place in a pool.
 """
 
 from __future__ import annotations
@@ -20,19 +24,23 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
 from deniable import mechanisms
 from deniable_aggregator import decode, tally
+from deniable_aggregator.accounting.crowds.crowd import Crowd
 from deniable_aggregator.alarms import checks, tail_bounds
+from deniable_aggregator.decode.binomial import clopper_pearson
 from deniable_aggregator.tally import set_bits
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 import forgery
 
+DELTA = 1e-6
 VALUES = 128
 BETA = 0.05
 NAMES = ("grr", "oue", "sue", "subset", "local_hash", "hadamard", "general_hadamard", "pgr", "rappor_bloom", "cms", "hcms")
@@ -164,6 +172,60 @@ def detection(runs: int, cases: list[tuple[str, float, int, int]]) -> list[list[
     return rows
 
 
+def signs(mechanism: mechanisms.Mechanism, value: int) -> list[float]:
+    """Return how likely a report of a value speaks for the first value alone, for the second alone, and for both or none."""
+    layout, bounds = mechanism.layout, mechanism.bounds()
+    parts = [0.0, 0.0, 0.0]
+    for cell in range(layout.rows * layout.width):
+        supported = set(mechanism.supported(layout.pack(*divmod(cell, layout.width))))
+        chance = float(bounds.high if value in supported else bounds.low) / layout.rows
+        parts[2 if (0 in supported) == (1 in supported) else 1 - (0 in supported)] += chance
+    return parts
+
+
+def seen(mechanism: mechanisms.Mechanism, honest: int, delta: float, pools: int) -> float:
+    """Return the epsilon that so many simulated pools of each of two answers show, but for one case in a thousand."""
+    rng = np.random.default_rng(honest)
+    counts = []
+    for answer in (0, 1):  # of the victim; all others have the last value
+        others = rng.multinomial(honest - 1, signs(mechanism, mechanism.domain_size - 1), pools)
+        own = rng.multinomial(1, signs(mechanism, answer), pools)
+        counts.append((others + own)[:, 0] - (others + own)[:, 1])
+    best = 0.0
+    places = np.unique(np.concatenate(counts))
+    for place in places[:: max(1, len(places) // 50)]:
+        hits = [int((each >= place).sum()) for each in counts]
+        low, _ = clopper_pearson(np.array([hits[0]]), pools, 0.001)
+        _, high = clopper_pearson(np.array([hits[1]]), pools, 0.001)
+        if float(low[0]) > delta:
+            best = max(best, float(np.log((low[0] - delta) / high[0])))
+    return best
+
+
+def relay(pools: int) -> tuple[list[list[str]], bool]:
+    """Attack pools of five mechanisms, and pools that are mostly made up; also return whether all claims hold."""
+    rows, holds = [], True
+    cases = [
+        (name, size, 3.0, 1000) for name, size in (("binary", 2), ("grr", 8), ("hadamard", 8), ("local_hash", 8), ("pgr", 8))
+    ]
+    cases += [("binary", 2, 3.0, honest) for honest in (300, 30, 1)]
+    for name, size, epsilon, honest in cases:
+        mechanism = mechanisms.make(name, domain_size=size, epsilon=epsilon)
+        central = Crowd.of(mechanism, honest).epsilon(DELTA)
+        found = seen(mechanism, honest, DELTA, pools)
+        holds &= found <= central
+        rows.append([name, f"{size}", f"{honest:,}", f"{epsilon:g}", f"{central:.2f}", f"{found:.2f}"])
+    return rows, holds
+
+
+def correlation(reports: int) -> float:
+    """Return the rank correlation of the order in which reports came, and their places in a pool."""
+    rng = np.random.default_rng(7)
+    digests = [sha256(rng.bytes(56)).digest() for _ in range(reports)]
+    places = np.argsort(np.argsort(np.array(digests, "S32")))
+    return float(np.corrcoef(np.arange(reports), places)[0, 1])
+
+
 def show(title: str, heads: list[str], rows: list[list[str]], *, markdown: bool) -> None:
     print(f"\n{'### ' if markdown else ''}{title}\n")
     if markdown:
@@ -176,15 +238,27 @@ def show(title: str, heads: list[str], rows: list[list[str]], *, markdown: bool)
         print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="few runs")
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--relay", action="store_true", help="attack pools of a relay alone")
     arguments = parser.parse_args()
     quick = arguments.quick
+    if not arguments.relay:
+        alarms(quick=quick, markdown=arguments.markdown)
+    rows, holds = relay(2_000 if quick else 200_000)
+    columns = ["mechanism", "values", "honest", "local", "central", "seen"]
+    show(f"A report in a pool, delta {DELTA:g}", columns, rows, markdown=arguments.markdown)
+    print(f"\nArrival and place in a pool of 2,000: rank correlation {correlation(2000):+.3f}; 1 in order of arrival")
+    return int(not holds)
+
+
+def alarms(*, quick: bool, markdown: bool) -> None:
+    """Show how often honest reports and made-up ones raise an alarm."""
     heads = ["mechanism", "reports", "looks", "alarms", "p below 1%", "ms a look"]
     results = false_alarms(3 if quick else 400, (100_000,) if quick else (100_000, 1_000_000))
-    show("False alarms, epsilon 1, 128 values", heads, results, markdown=arguments.markdown)
+    show("False alarms, epsilon 1, 128 values", heads, results, markdown=markdown)
     sys.stdout.flush()
     sizes = (20_000,) if quick else (10_000, 100_000, 1_000_000)
     cases = [(name, 1.0, 5, n) for name in NAMES for n in sizes]
@@ -194,8 +268,8 @@ def main() -> None:
         cases += [(name, 4.0, 5, 100_000) for name in part if name != "local_hash"]  # which has more cells than are looked at
         cases += [(name, 1.0, r, 100_000) for name in part for r in (1, 20)]
     columns = ["mechanism", "epsilon", "r", "reports", "gain", "plain", "by", "gain", "disguised", "by"]
-    show(f"Detection of {BETA:.0%} made up", columns, detection(2 if quick else 20, cases), markdown=arguments.markdown)
+    show(f"Detection of {BETA:.0%} made up", columns, detection(2 if quick else 20, cases), markdown=markdown)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -27,6 +27,7 @@ MEDIA_TYPE = "application/json"
 REFUSAL_TYPE = "application/problem+json"
 CLOCK_SKEW = timedelta(hours=1)  # how far a device's clock may be ahead, unless a server says otherwise
 _MEMBERS = {"metric": str, "version": int, "fingerprint": str, "period": str, "segment": str, "count": int, "payloads": str}
+_KINDS = list(_MEMBERS.values())
 
 
 class Refused(Exception):  # noqa: N818 - a refusal is an answer
@@ -136,8 +137,9 @@ def _is_group(group: object) -> bool:
     return (
         isinstance(group, dict)
         and group.keys() == _MEMBERS.keys()
-        and all(type(group[name]) is kind for name, kind in _MEMBERS.items())
-        and all(0 <= group[name] <= MAX_INFLATED_BYTES for name in ("version", "count"))
+        and [type(group[name]) for name in _MEMBERS] == _KINDS
+        and 0 <= group["version"] <= MAX_INFLATED_BYTES
+        and 0 <= group["count"] <= MAX_INFLATED_BYTES
     )
 
 

@@ -329,5 +329,5 @@ def agreement(
 
 def _samples(text: str) -> dict[str, int]:
     """Read numbers without labels in Prometheus' text format."""
-    pairs = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
-    return {name: int(float(number)) for name, number in pairs if "{" not in name}
+    lines = (line for line in text.splitlines() if line and not line.startswith("#") and "{" not in line)
+    return {name: int(float(number)) for name, _, number in (line.partition(" ") for line in lines)}

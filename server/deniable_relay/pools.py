@@ -1,4 +1,4 @@
-"""Pools: sealed reports of one stratum, on disk, that are forwarded together or not at all.
+"""Pools: sealed reports of one stratum and key, on disk, that are forwarded together or not at all.
 
 A file of SQLite has them. A report is known by the digest of its sealed bytes, so one that comes again counts once. There is no
 address, no time and no name of an upload in the file, and its rows are in the order of digests. After each commit the journal is
@@ -30,11 +30,13 @@ _WAIT = 30.0
 _TABLES = """
 CREATE TABLE IF NOT EXISTS pools (
     id INTEGER PRIMARY KEY,
-    stratum TEXT NOT NULL UNIQUE,
+    stratum TEXT NOT NULL,
+    number INTEGER NOT NULL,     -- of the key that its reports are sealed to
     least INTEGER NOT NULL,      -- reports that are a crowd
     first REAL NOT NULL,         -- when it closes, in seconds since 1970
     last REAL NOT NULL,          -- when it closes for good
-    closed INTEGER NOT NULL DEFAULT 0   -- how often it has
+    closed INTEGER NOT NULL DEFAULT 0,  -- how often it has
+    UNIQUE (stratum, number)
 );
 CREATE TABLE IF NOT EXISTS transfers (
     id INTEGER PRIMARY KEY AUTOINCREMENT,  -- a settled one's number is not used again
@@ -59,6 +61,7 @@ class Crowd(NamedTuple):
     """Of which pool a report is, and what that pool waits for."""
 
     stratum: Stratum
+    number: int  # of the key that they are sealed to: the server sees it, so who has another one is in another crowd
     least: int  # reports that are a crowd
     first: float  # when the pool closes, in seconds since 1970
     last: float  # when it closes for good: reports that came after the first time go then, if they are a crowd by themselves
@@ -79,8 +82,9 @@ class _Ticket:
     """Reports that wait to be written."""
 
     reports: Sequence[tuple[Crowd, Sequence[bytes]]]
+    turn: Lock  # held until they are written, or their own thread is to write
     done: bool = False
-    fault: sqlite3.Error | None = None
+    fault: BaseException | None = None
 
 
 class Pools:
@@ -92,6 +96,7 @@ class Pools:
         wait: float = _WAIT,  # seconds for another process to let go of the file
     ) -> None:
         self._waiting: list[_Ticket] = []
+        self._busy = False  # whether a thread writes, or is about to
         self._ids: dict[Crowd, int] = {}  # of open pools
         self._queue, self._writing = Lock(), Lock()
         self._file = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
@@ -107,12 +112,16 @@ class Pools:
 
     def add(self, reports: Sequence[tuple[Crowd, Sequence[bytes]]]) -> None:
         """Keep sealed reports, and return once they are durable. Raise `sqlite3.Error` if none of them was kept."""
-        ticket = _Ticket(reports)
+        ticket = _Ticket(reports, Lock())
+        ticket.turn.acquire()
         with self._queue:
             self._waiting.append(ticket)
-        # Who holds the file writes what all others wait for: one commit for all.
-        with self._writing:
-            if not ticket.done:
+            is_first, self._busy = not self._busy, True
+        # One thread writes what all others wait for: one commit for all. Then the first that came meanwhile does the same.
+        if not is_first:
+            ticket.turn.acquire()
+        if not ticket.done:
+            with self._writing:
                 self._write_waiting()
         if ticket.fault:
             raise ticket.fault
@@ -184,21 +193,26 @@ class Pools:
                 ]
                 rows.sort()  # a page of the file has what came in one commit in this order
                 file.executemany("INSERT OR IGNORE INTO reports (pool, digest, sealed) VALUES (?, ?, ?)", rows)
-        except sqlite3.Error as fault:
+        except BaseException as fault:  # noqa: BLE001 - each thread raises it
             self._ids.clear()  # some may not be written
             for ticket in tickets:
                 ticket.fault = fault
+        with self._queue:
+            self._busy = bool(self._waiting)
+            heads = self._waiting[:1]
         for ticket in tickets:
             ticket.done = True
+        for ticket in (*heads, *tickets):
+            ticket.turn.release()
 
     def _open(self, file: sqlite3.Connection, crowd: Crowd) -> int:
         """Return the id of a pool, which is open from now on."""
         if crowd not in self._ids:
             # A report that was checked just before its pool closed for good, and came after, opens it once more.
-            sql = """INSERT INTO pools (stratum, least, first, last) VALUES (?, ?, ?, ?)
+            sql = """INSERT INTO pools (stratum, number, least, first, last) VALUES (?, ?, ?, ?, ?)
                 ON CONFLICT DO UPDATE SET least = max(least, excluded.least), closed = min(closed, 1) RETURNING id"""
-            row = (json.dumps(crowd.stratum, separators=(",", ":")), crowd.least, crowd.first, crowd.last)
-            ((self._ids[crowd],),) = file.execute(sql, row).fetchall()
+            stratum, *others = crowd
+            ((self._ids[crowd],),) = file.execute(sql, (json.dumps(stratum, separators=(",", ":")), *others)).fetchall()
         return self._ids[crowd]
 
     def _close(self, pool: int, least: int, *, for_good: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deniable.declared import Declared
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from deniable.registry import Registry
 
 _MOST_PLACES = 10_000
+_described = itemgetter(*Stratum._fields)
 _FIRST, _LAST = 1 / 8, 7 / 8  # of the time for late reports: when a pool closes, and when it closes for good
 
 
@@ -29,7 +31,7 @@ class Checked(NamedTuple):
 class _Place(NamedTuple):
     """What groups of one description have in common."""
 
-    crowd: Crowd
+    crowd: Crowd  # with the number of no key
     size: int  # bytes of a sealed report
     opens: float  # reports are taken from then on, in seconds since 1970
 
@@ -49,7 +51,7 @@ class Reader:
         errors: list[dict[str, Any]] = []
         for number, group in enumerate(groups(body, self.app)):
             try:
-                reports.append(self._group(group, now))
+                reports += self._group(group, now)
             except Refused as refusal:
                 errors.append({"group": number, "code": refusal.code, "count": group["count"], "detail": refusal.detail})
         rejected = sum(error["count"] for error in errors)
@@ -58,12 +60,15 @@ class Reader:
             raise Refused(422, "all_rejected", "no report of the upload can be kept; do not send it again", **answer)
         return Checked(answer | {"duplicate": False}, reports)
 
-    def _group(self, group: dict[str, Any], now: float) -> tuple[Crowd, list[bytes]]:
-        described = Stratum(*(group[name] for name in Stratum._fields))
+    def _group(self, group: dict[str, Any], now: float) -> list[tuple[Crowd, list[bytes]]]:
+        described = Stratum(*_described(group))
         placed = self._places.get(described)
         if placed is None or not placed.opens <= now <= placed.crowd.last:
             placed = self._placed(described, now)
-        return placed.crowd, parts(described.metric, group["count"], group["payloads"], placed.size)
+        by_key: dict[int, list[bytes]] = {}
+        for sealed in parts(described.metric, group["count"], group["payloads"], placed.size):
+            by_key.setdefault(sealed[0], []).append(sealed)
+        return [(placed.crowd._replace(number=number), reports) for number, reports in by_key.items()]
 
     def _placed(self, described: Stratum, now: float) -> _Place:
         declared = self._versions.get(described.metric)
@@ -76,7 +81,7 @@ class Reader:
         if now > last:
             raise Refused(400, "period_closed", "the period's reports were forwarded, and no more are taken")
         # Reports are bound to what the device said, so the pool is of that. The server files a segment that is not declared.
-        crowd = Crowd(described, metric.crowd, first, last)
+        crowd = Crowd(described, 0, metric.crowd, first, last)
         known = _Place(crowd, placed.declared.layout.payload_size + sealing.LONGER, placed.opens.timestamp())
         if placed.stratum == described:  # clients choose the text of others, which must not fill the cache
             if len(self._places) >= _MOST_PLACES:

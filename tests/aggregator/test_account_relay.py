@@ -114,6 +114,35 @@ def test_the_plan_says_both(tmp_path, capsys):
     assert "drops pools" not in capsys.readouterr().out
 
 
+def test_an_account_says_both(tmp_path, capsys):
+    """The local figures first, then the central ones with their condition; of several devices the crowd is divided."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(relay_toml(mixed_toml(), metric_toml("open", epsilon=1)), "utf-8")
+    assert cli.main(["account", str(path), "--days", "365"]) == 0
+    printed = capsys.readouterr().out
+    parts = [
+        "Quote: epsilon",
+        "What the server learns of reports that Example Foundation mixes:",
+        "local epsilon 39, which needs nothing.",
+        "Central epsilon",
+        "do not work together, which nobody can check",
+    ]
+    assert [printed.index(part) for part in parts] == sorted(printed.index(part) for part in parts)
+    assert re.search(r"^ +m +3 +10,000 +1e-08 +0\.3 +0\.42$", printed, re.MULTILINE)
+    assert "no answer is kept of it" in printed
+    metric = metric_of(relay_toml())
+    for devices in (1, 3):
+        assert cli.main(["account", str(path), "--days", "365", "--group", str(devices), "--json"]) == 0
+        mixed = json.loads(capsys.readouterr().out)["relay"]
+        reports = relay.crowd(metric, 13).times(devices)
+        assert mixed["local"] == 39 * devices
+        assert mixed["central"] == crowds.epsilon([reports], 1e-6) < mixed["central_if_half_are_honest"] < mixed["local"]
+        assert [(each["of"], each["occasions"]) for each in mixed["reports"]] == [("m", 13)]
+    path.write_text(registry_toml(metric_toml("m")), "utf-8")
+    assert cli.main(["account", str(path), "--json"]) == 0
+    assert "relay" not in json.loads(capsys.readouterr().out)
+
+
 def test_the_figures_of_the_page():
     """As they are computed, rounded up."""
     page = (Path(__file__).parents[2] / "docs" / "explanation" / "relay.md").read_text("utf-8")

@@ -10,8 +10,11 @@ from threading import Event
 from time import time
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from flask import Flask
 from jinja2 import BytecodeCache
+from mixed_world import REGISTRY, World
 from werkzeug.routing import Rule
 
 from deniable import mechanisms
@@ -24,6 +27,7 @@ from deniable_aggregator.publish import definitions
 from deniable_aggregator.publish.hourly import Hourly
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import schema
+from deniable_relay.pools import Pools
 from deniable_server import create_app
 from deniable_server.settings import Settings
 
@@ -203,3 +207,23 @@ def serve(settings, tmp_path):
     yield start
     for server in servers:
         server.store._client.close()
+
+
+@pytest.fixture
+def private():
+    """Draw the private key that reports for a relay are sealed to."""
+    return X25519PrivateKey.generate()
+
+
+@pytest.fixture
+def world(settings, private, tmp_path):
+    """Make devices, a relay and a server."""
+    key = tmp_path / "sealing.pem"
+    key.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    path = tmp_path / "shop.toml"
+    path.write_text(REGISTRY.format(key=b64encode(private.public_key().public_bytes_raw()).decode()), "utf-8")
+    served = Served(replace(settings, registry=str(path), sealing_keys=str(key), max_backlog=1000))
+    pools = Pools(tmp_path / "pools.db")
+    yield World(served, pools, private)
+    pools.close()
+    served.store._client.close()

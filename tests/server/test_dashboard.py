@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from fillings import once
+from mixing import mixed_toml, relay_toml
 from registries import metric_toml, registry_toml
 from tallies import of_places
 
@@ -434,6 +435,17 @@ def test_the_page_says_what_readers_learn(client):
     html = client.get("/m/ui.choice").get_data(as_text=True)
     assert re.search(r"whatever else they know.*Readers of published sums learn at most ε = 0\.\d+ of it, with delta 1e-06", html)
     assert "if the operator is trusted and 500 reports of each period and segment are honest; with half of them" in html
+
+
+def test_the_page_says_what_a_relay_leaves_to_the_server(make):
+    """Both figures of a report that a relay mixes, the local one first."""
+    html = make(relay_toml(mixed_toml("ui.mixed"))).test_client().get("/m/ui.mixed").get_data(as_text=True)
+    parts = (
+        "A report alone: at most ε = 3, whoever sees it, also if Example Foundation and the server work together",
+        "10,000 reports of its pool are honest, the server learns at most ε = 0.3 of it",
+        "Nobody can check that they do not work together",
+    )
+    assert [html.index(each) for each in parts] == sorted(html.index(each) for each in parts)
 
 
 def test_the_numbers_are_those_of_the_api(app, client):

@@ -6,7 +6,8 @@ import sqlite3
 from collections import Counter
 from hashlib import sha256
 from itertools import pairwise
-from threading import Thread
+from threading import Semaphore, Thread
+from time import monotonic, sleep
 
 import pytest
 from relays import FIRST, LAST, crowd, sealed
@@ -157,6 +158,59 @@ def test_many_threads_share_one_commit(pools):
         thread.join()
     pools.close_due(FIRST)
     assert sorted(forward(pools)) == sorted(report for each in reports for report in each)
+
+
+def test_an_upload_that_is_durable_does_not_wait_for_the_next_commit(pools, monkeypatch):
+    """One thread writes for all that wait, and hands over to the first that came meanwhile. So commits are large."""
+    begun, gate, transaction = Semaphore(0), Semaphore(0), pools._transaction
+
+    def gated():
+        begun.release()
+        gate.acquire()
+        return transaction()
+
+    def start(number):
+        threads = [Thread(target=pools.add, args=([(crowd(), sealed(1))],), daemon=True) for _ in range(number)]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def starts_to_wait(number):
+        threads, deadline = start(number), monotonic() + 60
+        while len(pools._waiting) < number and monotonic() < deadline:
+            sleep(0.001)
+        assert len(pools._waiting) == number
+        return threads
+
+    monkeypatch.setattr(pools, "_transaction", gated)
+    first = start(1)
+    assert begun.acquire(timeout=60)
+    second = starts_to_wait(10)
+    gate.release()
+    assert begun.acquire(timeout=60)
+    third = starts_to_wait(10)
+    gate.release()
+    assert begun.acquire(timeout=60)  # the third commit is on, and waits for its disk
+    deadline = monotonic() + 60
+    for thread in (*first, *second):
+        thread.join(max(0.0, deadline - monotonic()))
+    assert not any(thread.is_alive() for thread in (*first, *second))
+    gate.release()
+    for thread in third:
+        thread.join(60)
+    assert pools.totals() == {"waiting": 21}
+    assert not begun.acquire(blocking=False)
+
+
+def test_who_has_another_key_is_in_another_crowd(pools):
+    """The server sees to which key a report was sealed. Few who have one of their own would be a crowd of few."""
+    many, marked = sealed(5), sealed(2)
+    pools.add([(crowd(), many), (crowd(number=2), marked)])
+    pools.close_due(FIRST)
+    (part,) = pools.parts()
+    assert (part.size, sorted(part.reports)) == (5, sorted(many))
+    pools.close_due(LAST)
+    assert pools.totals() == {"closed": 5, "too_few": 2}
 
 
 def test_a_full_disk_keeps_nothing_of_an_upload_and_everything_before_it(pools):

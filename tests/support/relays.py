@@ -12,8 +12,8 @@ FIRST, LAST = 1000.0, 2000.0
 SIZE = 56
 
 
-def crowd(metric="theme", least=3):
-    return Crowd(Stratum(metric, 1, "0" * 16, "2026-11-27", ""), least, FIRST, LAST)
+def crowd(metric="theme", least=3, number=1):
+    return Crowd(Stratum(metric, 1, "0" * 16, "2026-11-27", ""), number, least, FIRST, LAST)
 
 
 def sealed(count):

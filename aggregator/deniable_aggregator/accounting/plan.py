@@ -77,6 +77,7 @@ class Plan:
     days: int | None  # length of the time; None for a calendar month, or if only the number of reports is given
     reports: int | None  # number of reports of each metric; None if the time is given
     budget: Budget  # of a device
+    operator: str  # of the relay that mixes reports of shuffled metrics; empty if there is none
 
     @property
     def spends(self) -> tuple[Spend, ...]:
@@ -158,4 +159,4 @@ def plan(
                 refusal=readers.refusal(registry, metric),
             )
         )
-    return Plan(tuple(uses), days, reports, budget)
+    return Plan(tuple(uses), days, reports, budget, registry.relay.operator if registry.relay else "")

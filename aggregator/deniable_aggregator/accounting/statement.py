@@ -12,6 +12,7 @@ from deniable_aggregator import checks
 from deniable_aggregator.accounting import sums
 from deniable_aggregator.accounting.account import METHODS, account
 from deniable_aggregator.accounting.crowds.readers import Readers
+from deniable_aggregator.accounting.crowds.relay import Mixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,6 +65,7 @@ class Statement:
         yield from self._quote()
         yield from self._conditions(keys)
         yield from self.readers.lines(number)
+        yield from self.mixed.lines(number)
 
     def _uses(self, plan: Plan) -> Iterator[str]:
         yield (
@@ -152,6 +154,13 @@ class Statement:
         refused = tuple((use.metric.id, use.refusal) for use in uses if use.refusal)
         return Readers(tuple(crowds), refused, self.accounts[0].delta, self.devices)
 
+    @property
+    def mixed(self) -> Mixed:
+        """What the server learns of reports that a relay mixes, with the first delta."""
+        uses = self.plan.uses if self.plan else ()
+        shuffled = tuple((use.metric, use.occasions) for use in uses if use.metric.shuffled)
+        return Mixed(self.plan.operator if self.plan else "", shuffled, self.accounts[0].delta, self.devices)
+
     def to_dict(self) -> dict[str, Any]:
         """Write it as plain values, for JSON."""
         written: dict[str, Any] = {"totals": [self._written(each) for each in self.accounts]}
@@ -165,6 +174,8 @@ class Statement:
             pairs = [sums.group(each.epsilon, each.delta, self.devices) for each in self.accounts]
             written["group"]["of_the_pair_alone"] = [{"epsilon": epsilon, "delta": delta} for epsilon, delta in pairs]
         written["readers"] = self.readers.to_dict()
+        if self.mixed.metrics:
+            written["relay"] = self.mixed.to_dict()
         return written
 
     def _written(self, account: Account, devices: int = 1) -> dict[str, Any]:

@@ -191,7 +191,8 @@ def _next(summary: Statement, arguments: Namespace) -> Iterator[str]:
             yield "Next: --epsilon-permanent shows the same with kept responses, which do not add up while an answer stays."
         return
     repeated = [use.metric for use in summary.plan.uses if use.occasions > 1 and not use.permanent and not use.metric.discover]
-    keeping, rare = ([each.id for each in repeated if each.can_keep is may] for may in (True, False))
+    can_keep = {metric.id: metric.can_keep and not metric.shuffled for metric in repeated}
+    keeping, rare = ([id_ for id_, can in can_keep.items() if can is may] for may in (True, False))
     if not summary.fits:
         dearest = max(summary.plan.uses, key=lambda use: use.reserved_month)
         yield f"The budget is too small. Most is reserved for {dearest.metric.id}."
@@ -199,7 +200,8 @@ def _next(summary: Statement, arguments: Namespace) -> Iterator[str]:
         names = ", ".join(keeping)
         yield f"Next: declare epsilon_permanent for metrics that are asked often and change rarely ({names}), or ask less often."
     if rare:
-        yield f"Next: ask {', '.join(rare)} less often; no answer is kept of it, as of no set and no mean of an ordinal."
+        none = "no set, no mean of an ordinal and nothing that a relay mixes"
+        yield f"Next: ask {', '.join(rare)} less often; no answer is kept of it, as of {none}."
     if repeated:
         return
     if not summary.fits:

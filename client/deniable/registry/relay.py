@@ -66,8 +66,8 @@ class Relay:
 class Shuffled:
     """What is claimed of the reports of a metric if a relay mixes them. It never changes once the metric is published.
 
-    A pool has the reports of one metric, version, period and combination of segments. The server gets it as a whole, in an order
-    that says nothing.
+    A pool has the reports of one metric, version, period and combination of segments, sealed to one key. The server gets it as a
+    whole, in an order that says nothing.
 
     Parameters
     ----------

@@ -12,11 +12,18 @@ if TYPE_CHECKING:
     from deniable.commands.parser import Run
 
 
+_DEVICES, _DEVICES_MIXED = 100_000, 10_000
+
+
 def demo(parser: argparse.ArgumentParser) -> Run:
     """``deniable demo [--web] [--devices N] [--epsilon E] [--input FILE --column NAME ...]``."""
     parser.add_argument("--web", action="store_true", help="instead, a page that asks you, among 2,000 simulated people")
-    parser.add_argument("--devices", type=int, default=100_000, metavar="N", help="devices that answer (default 100000)")
-    parser.add_argument("--epsilon", default="1", metavar="E", help="privacy loss of each answer in nats (default 1)")
+    about = "have a relay mix the reports; it waits for the end of a period, so this takes up to ten minutes"
+    parser.add_argument("--relay", action="store_true", help=about)
+    about = "devices that answer (default 100000; with --relay 10000)"
+    parser.add_argument("--devices", type=int, metavar="N", help=about)
+    about = "privacy loss of each answer in nats (default 1; with --relay 3)"
+    parser.add_argument("--epsilon", metavar="E", help=about)
     parser.add_argument("--input", metavar="FILE.csv", help="your own data, one device a row")
     parser.add_argument("--column", nargs="+", action="extend", default=[], metavar="NAME", help="columns of --input to ask for")
     parser.add_argument("--string", nargs="+", action="extend", default=[], metavar="NAME", help="columns to ask for as strings")
@@ -33,6 +40,9 @@ def demo(parser: argparse.ArgumentParser) -> Run:
 
 def _run(arguments: argparse.Namespace) -> int:
     require("rich")
+    if arguments.devices is None:
+        arguments.devices = _DEVICES_MIXED if arguments.relay else _DEVICES
+    arguments.epsilon = arguments.epsilon or ("3" if arguments.relay else "1")
     if arguments.web:
         from deniable_server.local.web import run as serve_page
 

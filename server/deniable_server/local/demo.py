@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from math import sqrt
@@ -34,7 +35,7 @@ from deniable.mechanisms.base import FrequencyOracle
 from deniable_aggregator.process import children
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, connect
-from deniable_server.local import devices, population
+from deniable_server.local import devices, mixed, population
 from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from deniable.registry import Metric
+    from deniable_server.local.mixed import Mixing
     from deniable_server.local.population import Answer, Population
     from deniable_server.local.year import Outcome, Year
 
@@ -59,7 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the demo; return the exit status: 1 where a truth lies outside its interval."""
     if arguments.devices < 1:
         raise ConfigurationError(f"--devices {arguments.devices}: write 1 or more")
-    exact(arguments.epsilon)
+    epsilon = arguments.epsilon
+    exact(epsilon)
     console = Console(file=terminal.raw(sys.stderr))
     if arguments.input:
         everybody = population.from_csv(arguments.input, arguments.column, arguments.string)
@@ -68,10 +71,12 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         everybody = population.flights(year=arguments.year)
     people = everybody.sample(arguments.devices, arguments.seed)
+    people = people.listed() if arguments.relay else people
     with tempfile.TemporaryDirectory(prefix="deniable-demo-") as folder:
         # In a given store the demo uses a new app, so that earlier reports are not in its sums.
         app = f"demo-{token_hex(4)}" if arguments.redis_url else "demo"
-        metrics = people.registry(Path(folder), app, arguments.epsilon)
+        mixing = mixed.Mixing(Path(folder), len(people.rows)) if arguments.relay else None
+        metrics = mixing.declare(people, app, epsilon) if mixing else people.registry(Path(folder), app, epsilon)
         loaded = registry.load(metrics)
         settings = Settings(
             redis_url=arguments.redis_url or "",
@@ -80,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
             read_keys=f"{app}:rk_{token_urlsafe(24)}",
             dashboard="open",
             max_backlog=100_000,
+            sealing_keys=str(mixing.keys) if mixing else "",
         )
         bind = f"127.0.0.1:{arguments.port or 0}"
         console.print("Starting a store, a server and a worker ...")
@@ -90,7 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
             console.print(f"{_devices(people):,} devices answer ...")
             started = time.monotonic()
             store = Store(connect(stack.store_url), app)
-            _collect(people, stack, settings, console, store)
+            with mixing.start(metrics, stack.url, store) if mixing else nullcontext():
+                _collect(people, stack, settings, console, store, mixing)
             # A worker would publish later; the demo does not wait for it.
             Publisher(store, loaded).publish(time.time())
             seconds = time.monotonic() - started
@@ -103,6 +110,9 @@ def run(arguments: argparse.Namespace) -> int:
                 _count_year(people.year, settings, console, store)
             year = people.year.outcome(ask, level) if people.year else None
             outcome = _outcome(people, arguments.epsilon, stack, seconds, results, compared, year)
+            outcome["relay"] = mixed.outcome(loaded) if mixing else None
+            if mixing and not arguments.json:
+                mixed.show(Console(file=terminal.raw(sys.stdout)), loaded, outcome["relay"])
             if arguments.json:
                 print(json.dumps(outcome, indent=2), flush=True)
             else:
@@ -127,14 +137,15 @@ def _keep_page_up(stack: Stack, console: Console, *, keep: bool) -> None:
         console.print(f"The services stop, and the page at {stack.url}/ with them; `deniable demo --keep` leaves them up.")
 
 
-def _collect(people: Population, stack: Stack, settings: Settings, console: Console, store: Store) -> None:
+def _collect(people: Population, stack: Stack, settings: Settings, console: Console, store: Store, mixing: Mixing | None) -> None:
     """Let every device answer, and wait until every answer is counted."""
     metrics = registry.load(settings.registry).metrics.values()
     app, _, key = settings.ingest_keys.partition(":")
-    dsn = f"http://{key}@{stack.bind}/{app}"
+    dsn = mixing.dsn if mixing else f"http://{key}@{stack.bind}/{app}"
+    moment = mixing.moment if mixing else None
     names = [column.metric for column in people.columns]
     reports = _reports(people)
-    tasks: list[Any] = [(devices.answer, names, chunk) for chunk in _chunks(people.rows, _CHUNK)]
+    tasks: list[Any] = [(partial(devices.answer, moment=moment), names, chunk) for chunk in _chunks(people.rows, _CHUNK)]
     if people.daily:
         tasks += [(devices.answer_daily, people.daily.column.metric, chunk) for chunk in _chunks(people.daily.rows, _DAILY_CHUNK)]
     columns = TextColumn("{task.description:>18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
@@ -156,9 +167,11 @@ def _collect(people: Population, stack: Stack, settings: Settings, console: Cons
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-        deadline = time.monotonic() + _COUNT_SECONDS
+        deadline = time.monotonic() + _COUNT_SECONDS + (mixing.announce(console) if mixing else 0.0)
         while (done := _counted(store, metrics)) < reports:
             stack.check()
+            if mixing:
+                mixing.check()
             if time.monotonic() > deadline:
                 raise ConfigurationError(f"{done} of {reports} reports were counted within {_COUNT_SECONDS:g} s")
             progress.update(counted, completed=done)

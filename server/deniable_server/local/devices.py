@@ -25,6 +25,7 @@ def answer(
     registry_path: str,
     names: list[str],  # the metrics
     rows: list[tuple[Answer, ...]],  # the answers to these, one row for each device
+    moment: float | None = None,  # when they answer, in seconds since 1970; None for now
 ) -> None:
     """Record the answers of devices, and send them; raise ConfigurationError unless every report was accepted."""
     _forget_this_user()
@@ -32,7 +33,10 @@ def answer(
     # One process records for many devices, which the SDK treats as one: so it may answer as often, without a budget or a state.
     loaded = registry.load(registry_path)
     of_all = replace(loaded, budget=None, metrics={name: replace(loaded.metrics[name], per_period=len(rows)) for name in names})
-    with Client(dsn=dsn, registry=of_all, consent=True, settings=settings, caps=_UNLIMITED, state=None, strict=True) as client:
+    clock = time.time if moment is None else _Clock(moment)
+    with Client(
+        dsn=dsn, registry=of_all, consent=True, settings=settings, caps=_UNLIMITED, state=None, strict=True, clock=clock
+    ) as client:
         for row in rows:
             for name, value in zip(names, row, strict=True):
                 client.record(name, value)
@@ -56,7 +60,7 @@ def answer_daily(
     loaded = replace(loaded, budget=None, metrics={name: loaded.metrics[name]})
     for row in rows:
         days = [today - _DAY * ago for ago in reversed(range(len(row)))]
-        clock = _Clock()
+        clock = _Clock(today)
         with Client(dsn=dsn, registry=loaded, consent=True, caps=_UNLIMITED, state=None, strict=True, clock=clock) as client:
             for clock.now, value in zip(days, row, strict=True):
                 client.record(name, value)
@@ -67,10 +71,10 @@ def answer_daily(
 
 
 class _Clock:
-    """A clock that is set from day to day."""
+    """A clock that stands until it is set."""
 
-    def __init__(self) -> None:
-        self.now = time.time()
+    def __init__(self, now: float) -> None:
+        self.now = now
 
     def __call__(self) -> float:
         return self.now

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError, ParameterError
@@ -23,9 +24,10 @@ from deniable.registry.text import MAX_LENGTH
 from deniable_server.local.year import ARMS, Flight, Year
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 Answer = str | bool | int
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +103,27 @@ class Population:
     def _answers(self) -> Iterator[tuple[InputColumn, tuple[Answer, ...]]]:
         return zip(self.columns, zip(*self.rows, strict=True), strict=True)
 
-    def registry(self, folder: Path, app: str, epsilon: str) -> Path:
+    def listed(self) -> Population:
+        """Return the same devices with the questions that list values, each asked once."""
+        places = [place for place, column in enumerate(self.columns) if column.values]
+        if not places:
+            raise ConfigurationError("--relay needs questions that list values")
+        rows: list[tuple[Answer, ...]] = [tuple(row[place] for place in places) for row in self.rows]
+        return Population(self.source, tuple(self.columns[place] for place in places), rows)
+
+    def registry(
+        self,
+        folder: Path,
+        app: str,
+        epsilon: str,
+        relay: str = "",  # the table [relay]
+        claims: Mapping[str, str] = _NONE,  # by metric: further keys of its table, one a line
+    ) -> Path:
         """Write a metrics.toml with these questions, and the files of candidates beside it; return its path."""
         bounds = (
             f"[budget]\nper_month = {_MONTH}\nlifetime = {_MONTH}\n\n[caps]\nepsilon = {MAX_EPSILON}\npermanent = {MAX_EPSILON}\n"
         )
-        parts = [f'format = 1\napp = "{app}"\n\n[publication]\ntrial = true\n\n{bounds}']
+        parts = [f'format = 1\napp = "{app}"\n\n[publication]\ntrial = true\n\n{relay}{bounds}']
         for column in (*self.columns, *([self.daily.column] if self.daily else ())):
             values = "" if column.type == "boolean" else f"values = [{', '.join(map(_toml, column.values))}]\n"
             if column.type == "string":
@@ -119,6 +136,7 @@ class Population:
             parts.append(
                 f'[metrics."{column.metric}"]\ntype = "{column.type}"\n{values}epsilon = {epsilon}\n'
                 f'description = {_toml(column.description)}\nowner = "the demo"\n'
+                f"{claims.get(column.metric, '')}"
             )
         if self.year:
             parts.append(self.year.tables(epsilon))

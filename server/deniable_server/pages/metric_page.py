@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 
 from deniable.mechanisms.sets import OfSets
 from deniable.messages.plural import plural
-from deniable_aggregator.accounting.crowds import readers
+from deniable_aggregator.accounting.crowds import readers, relay
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.absence import nearest
 from deniable_aggregator.answer.headline import headline
@@ -263,6 +263,7 @@ def described(app: AppMetrics, measured: Estimates) -> dict[str, Any]:
         "odds": f"{odds:,.2f}",
         "permanent": metric.permanent,
         "readers": readers.sentence(app.declared, metric),
+        "mixed": relay.sentence(app.declared, metric),
         "expired": metric.expired(datetime.now(UTC).date()),
         "unit": metric.unit,
         "example": metric.kind.example(metric),

@@ -134,7 +134,7 @@ class Stage:
         self._undo = ExitStack()
         self.folder = Path(self._undo.enter_context(tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True)))
         self._path = self.folder / "metrics.toml"
-        self._path.write_text(REGISTRY, "utf-8")
+        self._path.write_text(self.declare(), "utf-8")
         self.registry = registry.load(self._path)
         self.mechanisms = {name: mechanisms.of(metric) for name, metric in self.registry.metrics.items()}
         self._partitions, keys = partitions, [schema.REPORTS.of(name) for name in names(APP, partitions)]
@@ -144,6 +144,10 @@ class Stage:
             self.redis = Several(binary, self.folder, kind, keys, timeout)
             self._settings |= {"replica_timeout": self.redis.replica_timeout}
         self.uploads: list[Upload] = []
+
+    def declare(self) -> str:
+        """Return the registry."""
+        return REGISTRY
 
     def __enter__(self):
         with ExitStack() as undo:
@@ -170,6 +174,7 @@ class Stage:
             )
             undo.callback(end, self.server)
             self.outer = undo.enter_context(Proxy(port))
+            self.lines = [self.inner, self.outer]
             self.store = Store(connect(self.redis.url), APP)
             undo.callback(self.store._client.close)
             self._await_server()
@@ -286,7 +291,7 @@ class Stage:
             run.done[STORE_TROUBLES[what]] += 1
             run.silences.setdefault(what, []).append(self._silence(run, began))
         else:
-            proxy = chance.choice([self.inner, self.outer])
+            proxy = chance.choice(self.lines)
             run.done["cuts"] += 1
             if what == "drop":
                 proxy.drop()
@@ -349,6 +354,7 @@ class Stage:
         chance, run, began = random.Random(seed), Run(seed), time.monotonic()
         self.redis.empty()
         assert self.store.divide(self._partitions) == self._partitions
+        self.prepare(seed, rate)
         workers = Workers(self.url, self.folder, self.folder / "archive" if archive else None)
         workers.record.unlink(missing_ok=True)
         stop, sent = threading.Event(), [[] for _ in range(3)]
@@ -370,6 +376,7 @@ class Stage:
             stop.set()
             for device in devices:
                 device.join(70)
+            self.settle(run, [upload for uploads in sent for upload in uploads], workers)
             self.drain(workers, seed)
             workers.stop()
         if workers.record.exists():
@@ -384,6 +391,12 @@ class Stage:
         run.seconds = time.monotonic() - began
         return run
 
+    def prepare(self, seed: int, rate: float) -> None:
+        """Start what a run needs beside."""
+
+    def settle(self, run: Run, uploads: list[Upload], workers: Workers) -> None:
+        """Bring what is under way to the server."""
+
     def drain(self, workers: Workers, seed: int) -> None:
         """Have the rest counted by workers that nobody kills."""
         deadline = time.monotonic() + 120
@@ -396,8 +409,7 @@ class Stage:
         """Set what was accepted beside what was counted."""
         faults = run.faults
         faults += [fault for upload in uploads for fault in upload.wrong]
-        for name, payloads in self._accepted(run, uploads).items():
-            self._compare(run, name, payloads)
+        self.compare_tallies(run, uploads)
         if backlog := self.store.backlog():
             faults.append(f"{backlog} batches are not counted")
         if self.store.settled() is None:
@@ -409,6 +421,11 @@ class Stage:
             partition.join()
             if self.store._client.xpending(partition.stream, GROUP)["pending"]:
                 faults.append("something is in a worker's hands still")
+
+    def compare_tallies(self, run: Run, uploads: list[Upload]) -> None:
+        """Set the accepted reports of each sum beside it."""
+        for name, payloads in self._accepted(run, uploads).items():
+            self._compare(run, self._stratum(name), payloads)
 
     def recount(self, run: Run) -> None:
         """Set the files of the archive that count beside the tallies."""
@@ -444,15 +461,18 @@ class Stage:
                     taken[name].append(payloads)
         return {name: b"".join(parts) for name, parts in taken.items()}
 
-    def _compare(self, run: Run, name: str, payloads: bytes) -> None:
-        """Set the accepted reports of a metric beside its tally and, if they have bits, its weight tally."""
-        layout, strata = self.mechanisms[name].layout, [self._stratum(name)]
+    def _compare(self, run: Run, stratum: Stratum, payloads: bytes) -> None:
+        """Set the accepted reports of a stratum beside its tally and, if they have bits, its weight tally."""
+        name, strata = stratum.metric, [stratum]
+        layout = self.mechanisms[name].layout
         expected, counted = tally.count(layout, payloads), self.store.read(layout, strata)
-        run.accepted[name], run.counted[name] = expected.n, counted.n
+        run.accepted[name] += expected.n
+        run.counted[name] += counted.n
         if counted != expected:
             run.faults.append(f"{name}: accepted {expected.n}, counted {counted.n}")
         if layout.kind == "bits":  # committed with the tally, but under a key of its own
             weighed = self.store.read_weights(layout, strata)
-            run.unary[name], run.weighed[name] = expected.n, int(weighed.sum())
+            run.unary[name] += expected.n
+            run.weighed[name] += int(weighed.sum())
             if weighed.tolist() != set_bits.count(layout, payloads).tolist():
                 run.faults.append(f"{name}: accepted {expected.n}, {weighed.sum()} in the weight tally, or not of their weights")

@@ -72,3 +72,36 @@ def test_logs_hold_no_payload(stage):
         assert upload.key not in logs
         assert upload.body.decode()[:80] not in logs
     assert KEY not in logs
+
+
+@pytest.fixture(scope="module")
+def relayed():
+    """Start the service with a relay."""
+    from processes import servers
+    from relayed import RelayStage
+
+    with RelayStage(next(iter(servers().values()))) as stage:
+        yield stage
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(
+    "seed", [4001, pytest.param(4002, marks=pytest.mark.nightly), pytest.param(4003, marks=pytest.mark.nightly)]
+)
+def test_what_a_relay_accepts_is_counted_or_too_few(relayed, seed):
+    """Relay, server, workers and store die, lines are cut: each report counts once, in its place, and no address stays."""
+    from relayed import ADDRESS, RELAY_TROUBLES
+
+    run = relayed.run(seed, relayed.seconds, troubles=RELAY_TROUBLES)
+    assert run.faults == []
+    assert run.accepted == run.counted
+    assert run.accepted.total() > 0
+    assert run.done["relay kills"] + run.done["relay deaths"] > 0
+    relayed.kill_relay()
+    kept = [path for path in relayed.folder.rglob("*") if path.is_file()]
+    assert {"pools.db", "relay.log", "server.log", "workers.log"} <= {path.name for path in kept}
+    address = bytes(map(int, ADDRESS.split(".")))
+    for path in kept:
+        content = path.read_bytes()
+        assert ADDRESS.encode() not in content, path
+        assert path.suffix != ".db" or address not in content, path

@@ -23,7 +23,7 @@ from deniable_aggregator.accounting.crowds import crowd as sums
 from deniable_aggregator.accounting.crowds.crowd import Crowd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from deniable.registry import Metric, Registry
 
@@ -84,6 +84,14 @@ def upward(epsilon: float) -> str:
     return f"{_TWO.plus(Decimal(epsilon)).normalize():f}"
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Write a table of which the first column is of names."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = "  ".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
+        yield f"  {row[0]:{widths[0]}}  {cells}"
+
+
 @dataclass(frozen=True, slots=True)
 class Readers:
     """What readers of published sums learn of a person, if the operator is trusted."""
@@ -115,10 +123,7 @@ class Readers:
             for name, crowd in self.crowds:
                 epsilons = number(one_report(crowd, self.delta)), number(one_report(crowd.half, self.delta))
                 rows.append((name, number(crowd.local), f"{crowd.reports:,}", *epsilons))
-            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-            for row in rows:
-                cells = "  ".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
-                yield f"  {row[0]:{widths[0]}}  {cells}"
+            yield from aligned(rows)
             whose = f"{plural(self.devices, 'device')} together" if self.devices > 1 else "a device together"
             total, half = number(self.total), number(self.half)
             yield f"All these reports of {whose}: central epsilon {total}, or {half} if half are honest."

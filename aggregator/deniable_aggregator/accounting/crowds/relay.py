@@ -1,8 +1,9 @@
 """What a server learns of one report if a relay mixes it with others before: the claim of a metric's `shuffled`, and its proof.
 
-A relay hands on *pools*. A pool has at least `min` reports of one metric, version, period and combination of segments, each in
-one pool only, in an order that says nothing. So whatever the server has, publishes or is asked of these reports follows from the
-pools. This is also so with several segments, and in a trial. A report of a pool is then one of a crowd of `min`.
+A relay hands on *pools*. A pool has at least `min` reports of one metric, version, period and combination of segments, sealed to
+one key. Each is in one pool only, in an order that says nothing. So whatever the server has, publishes or is asked of these
+reports follows from the pools. This is also so with several segments, and in a trial. A report of a pool is then one of a crowd
+of `min`.
 
 It needs that the relay and the server do not work together, and that `min` reports of the pool are honest. Otherwise the local
 epsilon holds. That somebody took part, in which period and with which segments, is not hidden.
@@ -10,7 +11,7 @@ epsilon holds. That somebody took part, in which period and with which segments,
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -19,9 +20,11 @@ from deniable.declared import Declared
 from deniable.errors import ParameterError
 from deniable_aggregator.accounting.crowds import crowd as crowds
 from deniable_aggregator.accounting.crowds.crowd import Crowd
-from deniable_aggregator.accounting.crowds.readers import upward
+from deniable_aggregator.accounting.crowds.readers import aligned, upward
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from deniable.registry import Metric, Registry
 
 _LARGEST = 1 << 24  # reports up to which a crowd that is enough is looked for
@@ -130,3 +133,58 @@ def sentence(
         f"{claimed(metric)} of it, with delta {delta:g}; with half of them {half}.{together} "
         "Nobody can check that they do not work together."
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """What a server learns of all reports of a person that a relay mixes, if the two do not work together."""
+
+    operator: str  # who mixes
+    metrics: tuple[tuple[Metric, int], ...]  # shuffled ones, each with how often a device reports it
+    delta: float  # of the total
+    devices: int = 1  # of a person or a household
+
+    def total(self, *, half: bool = False) -> float:
+        """Return the epsilon of all these reports together, in nats; also if only half of each pool is honest."""
+        return crowds.epsilon([crowd.half if half else crowd for crowd in self._crowds()], self.delta)
+
+    @property
+    def local(self) -> float:
+        """The same if the two work together: the plain sum, in nats."""
+        return sum(crowd.count * crowd.local for crowd in self._crowds())
+
+    def _crowds(self) -> Sequence[Crowd]:
+        crowds_of = (crowd(metric, count) for metric, count in self.metrics)
+        return [reports.times(self.devices) for reports in crowds_of if reports]
+
+    def lines(self, number: Callable[[float], str]) -> Iterator[str]:
+        """Write it for people, line by line."""
+        if not self.metrics:
+            return
+        yield ""
+        yield f"What the server learns of reports that {self.operator} mixes:"
+        rows = [("", "local", "honest reports", "delta", "one report", "if half are honest")]
+        for metric, _ in self.metrics:
+            of = to_dict(metric)
+            figures = (f"{of['min']:,}", f"{of['delta']:g}", claimed(metric), upward(of["if_half_are_honest"]))
+            rows.append((metric.id, number(of["local"]), *figures))
+        yield from aligned(rows)
+        whose = f"{self.devices} devices" if self.devices > 1 else "a device"
+        total, half = number(self.total()), number(self.total(half=True))
+        yield f"All these reports of {whose} together: local epsilon {number(self.local)}, which needs nothing."
+        yield f"Central epsilon {total} with delta {self.delta:g}, or {half} if half are honest."
+        yield (
+            f"The central figures need that {self.operator} and the server do not work together, which nobody can check, and "
+            "that so many reports of each pool are honest. The budget counts the local ones."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write it as plain values, for JSON."""
+        return {
+            "operator": self.operator,
+            "reports": [{"of": metric.id, "occasions": count} | to_dict(metric) for metric, count in self.metrics],
+            "local": self.local,
+            "delta": self.delta,
+            "central": self.total(),
+            "central_if_half_are_honest": self.total(half=True),
+        }

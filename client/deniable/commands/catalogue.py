@@ -80,7 +80,7 @@ CATALOGUE: dict[str, CommandInfo] = {
     "demo": CommandInfo(
         "real devices' answers through real processes, beside the truth",
         "demo",
-        ("deniable demo", "deniable demo --input people.csv --column browser --devices 5000 --keep"),
+        ("deniable demo", "deniable demo --relay", "deniable demo --input people.csv --column browser --devices 5000 --keep"),
     ),
     "divide": CommandInfo(
         "divide an app over a cluster, before its first upload",

@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
                 _collect(people, stack, settings, console, store, mixing)
             # A worker would publish later; the demo does not wait for it.
             Publisher(store, loaded).publish(time.time())
-            seconds = time.monotonic() - started
+            seconds = time.monotonic() - started - (mixing.waited if mixing else 0.0)
             level = 1 - (1 - LEVEL) / people.figures  # of each interval (Bonferroni)
             ask = partial(_ask, stack, settings)
             shares, numbers = people.shares(), people.numbers()

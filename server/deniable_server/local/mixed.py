@@ -62,6 +62,7 @@ class Mixing:
         self.closes = self._ends + self._grace * _EIGHTH
         self.moment = self._ends - _HOUR / 2
         self._key = f"pk_{token_urlsafe(24)}"
+        self.waited = 0.0  # seconds from the last answer until the pools close
         self._process: subprocess.Popen[bytes] | None = None
 
     def declare(self, people: Population, app: str, epsilon: str) -> Path:
@@ -130,7 +131,8 @@ class Mixing:
         """Say when the pools close; return in how many seconds that is."""
         moment = datetime.fromtimestamp(self.closes, UTC)
         console.print(f"The relay keeps the reports until {moment:%H:%M:%S} UTC, and then forwards each pool as a whole.")
-        return max(0.0, self.closes - time.time())
+        self.waited = max(0.0, self.closes - time.time())
+        return self.waited
 
 
 def outcome(declared: Registry) -> dict[str, Any]:
@@ -151,7 +153,7 @@ def show(console: Console, declared: Registry, found: dict[str, Any]) -> None:
     console.print(f"What {OPERATOR} changes. {relay.sentence(declared, metrics[0])}\n")
     both = Table(title="Epsilon of a report", title_justify="left")
     both.add_column("metric")
-    for heading in ("local: for anyone", "central: for the server, if it is alone"):
+    for heading in ("local: for anyone", "central: for the server alone"):
         both.add_column(heading, justify="right")
     for metric in metrics:
         both.add_row(metric.id, readers.upward(float(metric.epsilon)), relay.claimed(metric))

@@ -15,6 +15,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import requests
@@ -92,6 +93,50 @@ def test_any_epsilon_makes_a_registry(flights, tmp_path, epsilon):
     """A response that is kept may tell twice what a report tells, but no more than is ever allowed."""
     loaded = registry.load(flights.registry(tmp_path, "demo", epsilon))
     assert {str(metric.epsilon) for metric in loaded.metrics.values()} == {epsilon}
+
+
+HURRY = """
+import json, sys, time
+from pathlib import Path
+from deniable.commands.entry import main
+from deniable_server.local import mixed
+
+mixer, folder, *arguments = sys.argv[1:]
+clock, announce = Path(folder, "clock"), mixed.Mixing.announce
+
+
+def hurry(mixing, console):
+    announce(mixing, console)
+    clock.write_text(json.dumps([time.time(), mixing.closes + 1, 0, 1e12]))
+    return 0.0
+
+
+clock.write_text(json.dumps([time.time(), time.time(), 0, 1e12]))
+mixed.Mixing.announce = hurry
+mixed._COMMAND = [sys.executable, mixer, "1", "0", str(Path(folder, "record")), str(clock), "relay"]
+sys.exit(main(arguments))
+"""
+"""The demo with a relay whose time stands still, and then is that when pools close."""
+
+
+def test_a_relay_mixes(own, tmp_path):
+    """A third party keeps all reports until their hour is over; both epsilons are told, and what each way needs."""
+    mixer = Path(__file__).parents[1] / "faults" / "mixer.py"
+    arguments = ["demo", "--json", "--relay", "--devices", "400", *own]
+    command = [sys.executable, "-c", HURRY, str(mixer), str(tmp_path), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL)
+    assert done.returncode in (0, 1), done.stderr  # by chance alone one run in a thousand has a truth outside
+    assert "The relay keeps the reports until" in done.stderr
+    outcome = json.loads(done.stdout)
+    (metric,) = outcome["metrics"]
+    assert (outcome["reports"], metric["n"], metric["epsilon"]) == (400, 400, pytest.approx(3, abs=1e-6))
+    figures = outcome["relay"]["epsilons"]["column.theme"]
+    assert figures["local"] == pytest.approx(3, abs=1e-5)
+    assert figures["central"] < figures["if_half_are_honest"] < figures["local"]
+    assert figures["min"] == 400
+    (need,) = outcome["relay"]["needs"]
+    assert need["mixed"] * 4 < need["alone"]
+    assert 1 < need["local"] < 8
 
 
 def check_year(year, days, reports):

@@ -6,7 +6,6 @@ import sys
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 from click.testing import CliRunner
 
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 def _module(name: str) -> Any:
     """Import a checker, when it is needed first."""
     # To make a grammar of web addresses would take three seconds in each process. Addresses have tests of their own.
-    with patch.dict(sys.modules, {"rfc3987_syntax": None}):
-        return import_module(name)
+    sys.modules.setdefault("rfc3987_syntax", None)
+    return import_module(name)
 
 
 def check_resource(resource: dict[str, Any], version: str = "") -> None:

@@ -567,6 +567,8 @@ UNUSABLE = [
     ({"dsn": "https://key@t.example/another"}, ConfigurationError),
     ({"dsn": "http://canary-key@t.example/shop"}, ConfigurationError),
     ({"segments": ["platform"]}, AttributeError),
+    ({"settings": []}, ParameterError),
+    ({"settings": {"flush_at": 1}}, ParameterError),
 ]
 
 

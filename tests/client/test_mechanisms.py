@@ -350,11 +350,12 @@ def test_goodness_of_fit(chi_square, name, d, epsilon):
 
 @pytest.mark.campaign
 @pytest.mark.first_cases(40)  # each mechanism
+@pytest.mark.parametrize("reports", [3000, pytest.param(10_000, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", [name for name in ANY_SIZE if name not in ("sue", "general_hadamard")])
-def test_goodness_of_fit_of_supports(chi_square, name):
+def test_goodness_of_fit_of_supports(chi_square, name, reports):
     """In a larger domain the value held and another are supported with probabilities p and q."""
     mechanism = mechanisms.make(name, domain_size=100, epsilon=1)
-    payloads = [mechanism.supported(mechanism.randomize(37)) for _ in range(10_000)]
+    payloads = [mechanism.supported(mechanism.randomize(37)) for _ in range(reports)]
     for value, share in ((37, mechanism.p), (36, mechanism.q), (0, mechanism.q), (99, mechanism.q)):
         chi_square(Counter(value in s for s in payloads), {True: share, False: 1 - share})
 

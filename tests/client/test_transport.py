@@ -436,6 +436,18 @@ def test_close_sends_what_is_queued(sending, sending_threads):
     assert eventually(lambda: not sending_threads())
 
 
+def test_at_the_end_one_that_is_broken_stops_no_other(sending, monkeypatch):
+    """What another sender has queued is sent, and nothing is raised."""
+    broken, post = sending(Fake()), Fake()
+    working = sending(post, count=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Sender, "_alive", [broken, working])
+        patch.setattr(broken, "_outbox", None)
+        Sender.leave_all(60)
+    assert len(post.calls) == 1
+    assert working.full == "closed"
+
+
 def test_several_flushes_at_once(sending):
     """Flushes in several threads all end."""
     sender = sending(Fake(), count=50)

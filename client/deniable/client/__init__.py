@@ -134,7 +134,7 @@ class Client:
                 self._session = Session(
                     address,
                     directory,
-                    settings or sender_settings(),
+                    sender_settings() if settings is None else settings,
                     self._metrics,
                     self._consent,
                     self._counts,

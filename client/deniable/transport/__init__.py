@@ -75,6 +75,8 @@ class Sender:
         upkeep: Callable[[], object] = lambda: None,  # called in the thread that makes batches, some time after `look_after`
         sealer: Sealer | None = None,  # Seals reports for a relay, in the thread that makes batches. None if the app has none.
     ) -> None:
+        if not isinstance(settings, SenderSettings):
+            raise ParameterError("settings: write SenderSettings(...), or leave it out", settings)
         self._dsn = dsn
         self._settings = settings
         self._given_post = post
@@ -123,7 +125,7 @@ class Sender:
     def leave_all(cls, timeout: float) -> None:
         """At the end of the process, leave all senders that the app has not closed, within `timeout` seconds together."""
         deadline = time.monotonic() + timeout
-        left = [sender for sender in cls._alive if sender.full != "closed"]
+        left = [sender for sender in cls._alive if not sender._orders.closed]  # noqa: SLF001 - our own
         while left:
             sender = left.pop()
             with suppress(Exception):

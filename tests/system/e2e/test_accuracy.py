@@ -67,7 +67,7 @@ def test_supports_have_their_means(simulated, name):
 def test_a_set_has_the_probability_that_the_mechanism_gives_it(simulated):
     """One simulated report of `subset` is each set as often as a device names it; of many, all have the same size."""
     simulation, rng = simulated.make("subset", 5, 0.5), np.random.default_rng(4)
-    mechanism, draws = simulation.mechanism, 10_000
+    mechanism, draws = simulation.mechanism, 2500
     seen = dict.fromkeys(itertools.combinations(range(5), mechanism.size), 0)
     for _ in range(draws):
         counted, _ = simulation.draw(np.array([0, 0, 1, 0, 0]), rng)
@@ -83,7 +83,7 @@ def test_a_set_has_the_probability_that_the_mechanism_gives_it(simulated):
 def test_reports_of_a_set_are_independent(simulated):
     """The counts of simulated sets vary and covary as those of independent reports do."""
     simulation, rng = simulated.make("subset", 4, 0.5), np.random.default_rng(5)
-    mechanism, held, runs = simulation.mechanism, np.array([40, 10, 0, 10]), 4000
+    mechanism, held, runs = simulation.mechanism, np.array([40, 10, 0, 10]), 2000
     counts = np.array([simulation.draw(held, rng)[0].counts[0] for _ in range(runs)])
     p, size = float(mechanism.p), mechanism.size
     exact = np.zeros((4, 4))

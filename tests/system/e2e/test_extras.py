@@ -71,6 +71,12 @@ def closure(extra):
     return names
 
 
+@cache
+def installed():
+    """Return the distributions that bring each module here: to read what each one lists takes half a second."""
+    return packages_distributions()
+
+
 def present(name):
     """Tell whether a distribution is installed here; some are for other versions of Python."""
     try:
@@ -80,12 +86,13 @@ def present(name):
     return True
 
 
+@cache
 def foreign(extra):
     """Name the modules that are installed here and come with no distribution of an extra."""
     brought = closure(extra)
     return {
         module
-        for module, distributions in packages_distributions().items()
+        for module, distributions in installed().items()
         if not brought.intersection(map(canonicalize_name, distributions))
         and not module.startswith(("deniable", "_virtualenv", "distutils-precedence"))
         and module not in ("pip", "setuptools", "_distutils_hack", "pkg_resources")
@@ -129,7 +136,7 @@ def test_every_module_of_a_server_is_looked_for():
         for extra in ("common", "ingest", "aggregator", "server")
         for each in EXTRAS[extra]
     }
-    brought = {module for module, names in packages_distributions().items() if direct & set(map(canonicalize_name, names))}
+    brought = {module for module, names in installed().items() if direct & set(map(canonicalize_name, names))}
     assert {module for module in brought if not module.startswith(("deniable", "_"))} == set(_MODULES)
 
 

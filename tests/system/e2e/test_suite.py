@@ -43,14 +43,24 @@ def run(tmp_path):
     return run
 
 
+LINE = "2 campaign tests, which simulate at length, were left out. To run them: just campaigns"
+
+
 @pytest.mark.parametrize("processes", [0, 2])
 def test_what_is_left_out_is_told(run, processes):
-    """One line tells how many tests were left out, also where other processes left them out."""
-    output = run("-n", str(processes), "-m", "not campaign")
+    """One line tells how many tests were left out, also where other processes left them out.
+
+    A shell has what it starts with `&` ignore SIGINT; tests can be interrupted all the same.
+    """
+    background = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]
+    output = run("-n", str(processes), "-m", "not campaign", prefix=background)
     assert "1 passed" in output
-    line = "2 campaign tests, which simulate at length, were left out. To run them: just campaigns"
-    assert f"{line}; to run tests/system, and the rest on every store: just test-system\n" in output
-    assert f"{line}\n" in run("-n", str(processes), "-m", "not campaign", "--every-store")
+    assert f"{LINE}; to run tests/system, and the rest on every store: just test-system\n" in output
+
+
+def test_stores_that_run_are_not_named(run):
+    """Whoever has every store is not told how to have them."""
+    assert f"{LINE}\n" in run("-m", "not campaign", "--every-store")
 
 
 def test_what_runs_is_not_left_out(run):
@@ -72,13 +82,6 @@ def test_pages_that_no_browser_saw_are_told(run, tmp_path):
         "import pytest\n\ndef test_blind():\n    pytest.skip('no eyes')\n"
     )
     assert "1 tests of the pages in a browser were skipped: no eyes" in run()
-
-
-@pytest.mark.parametrize("processes", [0, 2])
-def test_in_the_background_as_elsewhere(run, processes):
-    """A shell has what it starts with `&` ignore SIGINT; tests can be interrupted all the same."""
-    background = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]
-    assert "1 passed" in run("-n", str(processes), "-m", "not campaign", prefix=background)
 
 
 DRAWS = """

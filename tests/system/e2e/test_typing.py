@@ -189,6 +189,8 @@ number: int = deniable.explain("ui.theme")
 deniable.Client(registry="metrics.toml", consent=True).flsh()
 """
 
+PROGRAMS = {"program.py": PROGRAM, "mistakes.py": MISTAKES}
+
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
@@ -212,11 +214,11 @@ def run(command, folder):
 
 
 def mypy(python, folder):
-    """Check program.py in a folder, strictly, with the package as `python` sees it; return the faulty lines."""
-    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, "--cache-dir", os.devnull, "program.py"]
+    """Check the programs in a folder, strictly, with the package as `python` sees it; return the faulty lines of each."""
+    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, "--cache-dir", os.devnull, *PROGRAMS]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode in (0, 1), done.stdout + done.stderr
-    return [int(line) for line in re.findall(r"^program\.py:(\d+): error", done.stdout, re.MULTILINE)], done.stdout
+    return [(file, int(line)) for file, line in re.findall(r"^(\S+):(\d+): error", done.stdout, re.MULTILINE)], done.stdout
 
 
 def pyright(python, folder, *arguments):
@@ -231,30 +233,25 @@ def pyright(python, folder, *arguments):
 
 
 def strict_pyright(python, folder):
-    """Check program.py likewise with pyright."""
-    folder.joinpath("pyrightconfig.json").write_text('{"typeCheckingMode": "strict", "include": ["program.py"]}', "utf-8")
+    """Check them likewise with pyright."""
+    config = {"typeCheckingMode": "strict", "include": list(PROGRAMS)}
+    folder.joinpath("pyrightconfig.json").write_text(json.dumps(config), "utf-8")
     diagnostics = pyright(python, folder)["generalDiagnostics"]
-    return [each["range"]["start"]["line"] + 1 for each in diagnostics], diagnostics
+    return [(Path(each["file"]).name, each["range"]["start"]["line"] + 1) for each in diagnostics], diagnostics
 
 
-CHECKERS = pytest.mark.parametrize("check", [mypy, strict_pyright])
-
-
-@CHECKERS
+@pytest.mark.parametrize("check", [mypy, strict_pyright])
 def test_an_app_that_uses_everything(python, tmp_path, check):
-    """A program that uses every public name is strictly typed, with nothing unknown."""
-    tmp_path.joinpath("program.py").write_text(PROGRAM, "utf-8")
-    lines, report = check(python, tmp_path)
-    assert not lines, report
+    """A program that uses every public name is strictly typed, with nothing unknown. Another's mistakes are all found."""
+    for name, text in PROGRAMS.items():
+        tmp_path.joinpath(name).write_text(text, "utf-8")
+    faults, report = check(python, tmp_path)
+    assert set(faults) == {("mistakes.py", line) for line in set(range(3, 12)) - {4}}, report
+
+
+def test_the_app_uses_everything():
+    """It has every public name."""
     assert not [name for name in [*deniable.__all__, *deniable.testing.__all__] if not re.search(rf"\b{name}\b", PROGRAM)]
-
-
-@CHECKERS
-def test_mistakes_are_seen(python, tmp_path, check):
-    """Names that are got late are no less strict: every mistake is found."""
-    tmp_path.joinpath("program.py").write_text(MISTAKES, "utf-8")
-    lines, report = check(python, tmp_path)
-    assert set(lines) == set(range(3, 12)) - {4}, report
 
 
 def test_the_query_client_is_complete(python, tmp_path):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
+from statistics import NormalDist
 
 import pytest
 from registries import metric_toml, registry_toml
@@ -353,6 +355,9 @@ def test_which_of_three_arms_has_the_most(three):
     for level, most in ((1 - 1.05 * largest, "larger"), (1 - 0.95 * largest, None)):
         order = three.get(f"/api/v1/metrics/theme/experiment?value=dark&level={level}").get_json()["order"]
         assert order["most"] == most
+    assert order["says"] == "“dark” is most frequent with “larger” or “control”, of 3 arms."
+    assert order["may_be_most"] == ["larger", "control"]
+    order = three.get("/api/v1/metrics/theme/experiment?value=dark&level=0.999999").get_json()["order"]
     assert order["says"] == "With which of 3 arms “dark” is most frequent cannot be told so far."
 
 
@@ -400,6 +405,57 @@ def test_several_experiments_of_an_answer_are_tested_together(three):
         if one["p_holm"] is not None:
             assert other["p_holm"] == pytest.approx(min(1, 2 * one["p_holm"]))
             assert other["diff_low_all"] < one["diff_low_all"]
+
+
+def test_an_undecided_experiment_says_what_it_takes(three):
+    """As many more reports decide as make the error that small; and one that is decided says so."""
+    large, larger = (course["verdict"] for course in three.get("/api/v1/metrics/theme/experiment?value=dark").get_json()["arms"])
+    assert (larger["state"], larger["more"], larger["says"]) == ("found", None, "Decided: an effect is found.")
+    assert large["state"] == "undecided"
+    assert re.fullmatch(
+        r"Undecided: an effect as large as planned, 5 points, is neither found nor excluded\. About [\d,]+ more reports of "
+        r"both arms together find it in 80% of cases: at the rate so far, in \d+ more weeks?\.",
+        large["says"],
+    )
+    assert large["says"] in three.http.get("/m/theme/experiment?value=dark").get_data(as_text=True)
+    for number, state in ((large["more"], True), (large["more"] // 8, False)):
+        assert (_power(three, 3200 + number) > 0.8) is state
+
+
+def _power(three, n):
+    """Return the power of the test of the planned difference of one value, of one comparison of two, with so many reports."""
+    (dark,) = (row for row in answered(three, "theme/compare?a=arm=control&b=arm=large")["differences"] if row["label"] == "dark")
+    errors = [(high - low) / 2 / 1.96 for low, high in (dark["first_interval"], dark["second_interval"])]
+    variance = sum(error**2 for error in errors) * 3200 / n
+    more = 0.05**2 / variance
+    reach = math.sqrt((1 + 1 / more) * math.log((1 + more) / (0.05 / 2 / 3) ** 2))
+    return NormalDist().cdf(0.05 / math.sqrt(variance) - reach)
+
+
+def test_an_effect_as_large_as_planned_is_excluded(serve):
+    """Where both arms have many reports and answer alike."""
+    shop = serve(REGISTRY.replace("planned = 0.05", "planned = 0.3"))
+    for arm in ("control", "large"):
+        send(shop, "theme", [1] * 700 + [0] * 900, week(2), segment=f"platform=linux,arm={arm}")
+    shop.drain(days=40)
+    (arm,) = shop.get("/api/v1/metrics/theme/experiment?value=dark").get_json()["arms"]
+    assert arm["verdict"] == {
+        "state": "excluded",
+        "more": None,
+        "periods": None,
+        "says": "Decided: an effect as large as planned, 30 points, is excluded.",
+    }
+
+
+def test_which_arms_may_be_best_is_said(three):
+    """Those that no other arm is found to exceed, by the test of all pairs."""
+    order = three.get("/api/v1/metrics/theme/experiment?value=dark").get_json()["order"]
+    assert order["may_be_most"] == ["larger"]
+    order = three.get("/api/v1/metrics/theme/experiment?value=light").get_json()["order"]
+    assert order["most"] is None
+    assert order["may_be_most"][0] in ("control", "large")
+    if len(order["may_be_most"]) < 3:
+        assert " or " in order["says"]
 
 
 def test_two_arms_have_no_order(course):

@@ -268,7 +268,7 @@ def group(name: str) -> str:
     return listed([part.replace("=", " ", 1) for part in name.split(",")])
 
 
-def listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str], joint: str = "and") -> str:
     """List names as a sentence does.
 
     Examples
@@ -276,7 +276,7 @@ def listed(names: Sequence[str]) -> str:
     >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
     ('a', 'a and b', 'a, b and c')
     """
-    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+    return f" {joint} ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def within(sentence: str) -> str:

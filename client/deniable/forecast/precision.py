@@ -68,7 +68,15 @@ def people_needed(
     # With one report of each of so many, an experiment finds a planned difference of a share, or of a number as a share of its
     # range, in 80% of cases, at any share. It may be looked at at any time.
     comparisons = experiment.comparisons(arms, [experiment.base])
-    return ceil(_signal(_ALPHA / comparisons) * 2 * float(mechanism.worst_variance) / experiment.planned**2)
+    return ceil(2 * float(mechanism.worst_variance) / variance_needed(experiment.planned, _ALPHA / comparisons))
+
+
+def variance_needed(
+    planned: float,  # the difference
+    alpha: float,  # chance of error of its test
+) -> float:
+    """Return the variance of a difference's estimate at which an always-valid test finds it in 80% of cases."""
+    return planned**2 / _signal(alpha)
 
 
 def _signal(alpha: float) -> float:

@@ -123,11 +123,28 @@ def _answered(arguments: argparse.Namespace) -> str:
     if arguments.json:
         return f"{json.dumps(answer.rows, indent=2, ensure_ascii=False)}\n"
     sentences = [each for listed in reports.says().values() for each in listed]
+    sentences += _experiment(arguments)
     if names := [name for name in by if name != "time"]:
         sentences.insert(0, _subject(names, arguments.where))
     sentences += _about_differences(answer)
     parts = (sentences, _range(answer, arguments.last), table.lines(answer), table.remarks_of(answer))
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part)
+
+
+def _experiment(arguments: argparse.Namespace) -> list[str]:
+    """Say what an experiment has shown, if its arms are compared: which one is best, and whether it is decided."""
+    segment = (arguments.compare or "").partition("=")[0]
+    if segment in ("", _PREVIOUS) or arguments.where:
+        return []
+    try:
+        (answer,) = Query().metric(arguments.metric).experiment(segment).values()
+    except QueryError as problem:
+        if problem.code != "incomparable":
+            raise
+        return []  # the segment is no experiment
+    order = [answer["order"]["says"]] if answer["order"] else []
+    verdicts = [f"{arm['comparison']['b']['name']}: {arm['verdict']['says']}" for arm in answer["arms"]]
+    return order + verdicts
 
 
 def _subject(

@@ -49,6 +49,7 @@ class ArmView(NamedTuple):
     picture: LooksPicture
     rows: tuple[ArmRow, ...]
     excluded: str  # which effects are
+    verdict: str  # whether it is decided, and what it takes if it is not
     # followed, others: labels of the value that is followed, and of those that can be
     followed: str
     others: tuple[str, ...]
@@ -138,6 +139,7 @@ def _arm(answer: ExperimentAnswer, course: ArmCourse, metric: Metric) -> ArmView
         ),
         rows=tuple(_rows(answer, comparison.a.n, comparison.b.n, arm, text)),
         excluded=_excluded(row, comparison),
+        verdict=course.verdict.says,
         followed=row.label,
         others=tuple(other.label for other in comparison.differences if other.value is not False and other.label != row.label),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -23,18 +23,44 @@ class Look(Struct, frozen=True, forbid_unknown_fields=True):
     ]
 
 
+class Verdict(Struct, frozen=True, forbid_unknown_fields=True):
+    """What an arm has shown of the value that is followed."""
+
+    state: Annotated[
+        Literal["found", "excluded", "undecided"],
+        Meta(description="`found`: an effect; `excluded`: an effect as large as planned; `undecided`: neither of them"),
+    ]
+    more: Annotated[
+        Count | None,
+        Meta(
+            description="About how many more reports of both arms find the planned difference in 80% of cases, if there is one; "
+            "of permanent responses how many more people. Null if it is decided, or not known."
+        ),
+    ]
+    periods: Annotated[
+        Count | None,
+        Meta(description="How many more periods that takes at the rate so far; null if not known, and of permanent responses"),
+    ]
+    says: Annotated[str, Meta(description="The same in words")]
+
+
 class ArmCourse(Struct, frozen=True, forbid_unknown_fields=True):
     """An arm against the base."""
 
     comparison: Annotated[Comparison, Meta(description="The comparison of all reports")]
     label: Annotated[str, Meta(description="The value whose difference `looks` follow: the one asked for, or the clearest")]
     looks: Annotated[list[Look], Meta(description="The differences as reports came in, the latest last")]
+    verdict: Annotated[Verdict, Meta(description="Whether the experiment is decided, and what it takes if it is not")]
 
 
 class ArmOrder(Struct, frozen=True, forbid_unknown_fields=True):
     """Which arms have the most and the least. It is false at any look with a probability of 1 less `level` at most."""
 
     label: Annotated[str, Meta(description="The value of which this is said")]
+    may_be_most: Annotated[
+        list[str],
+        Meta(description="The arms of which no other arm is found to have more: the best one is among them"),
+    ]
     most: Annotated[str | None, Meta(description="The arm found to have more of it than each other arm; null: none is found")]
     least: Annotated[str | None, Meta(description="The arm found to have less of it than each other arm; null: none is found")]
     says: Annotated[str, Meta(description="The same in a sentence")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.answer import figures
@@ -35,7 +36,10 @@ def arm_order(
     estimates = {base: row.first} | {arm: row.second for arm, (_, row) in known.items()}
     ordered = sorted(estimates, key=lambda arm: estimates[arm])
 
+    @cache
     def is_above(higher: str, lower: str) -> bool:
+        if estimates[higher] <= estimates[lower]:
+            return False
         comparison = known[lower if higher == base else higher][0] if base in (higher, lower) else _pair(higher, lower)
         return comparison is not None and _is_above(comparison, label, f"{segment}={higher}", len(arms), level)
 
@@ -49,7 +53,8 @@ def arm_order(
     last, *_, first = ordered
     most = first if all(is_above(first, other) for other in ordered[:-1]) else None
     least = last if all(is_above(other, last) for other in ordered[1:]) else None
-    return ArmOrder(label, most, least, _says(row, len(ordered), most, least))
+    highest = [arm for arm in ordered[::-1] if not any(is_above(other, arm) for other in ordered)]
+    return ArmOrder(label, highest, most, least, _says(row, len(ordered), highest, most, least))
 
 
 def _is_above(comparison: Comparison, label: str, cell: str, arms: int, level: float) -> bool:
@@ -74,11 +79,14 @@ def _names(comparison: Comparison) -> tuple[str, str]:
     return base, arm
 
 
-def _says(row: ValueDiffering, arms: int, most: str | None, least: str | None) -> str:
+def _says(row: ValueDiffering, arms: int, highest: Sequence[str], most: str | None, least: str | None) -> str:
     is_share = row.value is not None
     subject = figures.quoted(row.label) if is_share else f"the {name_of(row)}"
     high, low = ("most frequent", "least frequent") if is_share else ("highest", "lowest")
     words = [f"{word} with {figures.quoted(arm)}" for word, arm in ((high, most), (low, least)) if arm]
+    if most is None and len(highest) < arms:
+        among = figures.listed([figures.quoted(arm) for arm in highest], "or")
+        words.insert(0, f"{high} with {among}")
     if not words:
         return f"With which of {arms} arms {subject} is {high} cannot be told so far."
     return figures.beginning(f"{subject} is {' and '.join(words)}, of {arms} arms.")

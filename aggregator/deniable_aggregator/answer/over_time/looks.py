@@ -14,6 +14,7 @@ from deniable_aggregator.answer.difference import compare, differences_of
 from deniable_aggregator.answer.model.experiment import ArmCourse, ArmOrder, ExperimentAnswer, Look
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.over_time.arm_order import arm_order
+from deniable_aggregator.answer.over_time.verdict import verdict
 from deniable_aggregator.answer.readings import read, together
 from deniable_aggregator.answer.refusal import Incomparable, Refusal
 
@@ -132,7 +133,8 @@ def _course(published: Sequence[Published], comparison: Comparison, value: str |
         row = next((row for row in differences if row.label == followed.label), None)
         if row is not None:
             looks.append(_look(name, sides[0].n, sides[1].n, row))
-    return ArmCourse(comparison, followed.label, [*looks, _look(last, comparison.a.n, comparison.b.n, followed)])
+    looks.append(_look(last, comparison.a.n, comparison.b.n, followed))
+    return ArmCourse(comparison, followed.label, looks, verdict(comparison, followed, version.declared.metric))
 
 
 def _looks(version: Published, comparison: Comparison) -> list[tuple[str, tuple[Reading, Reading]]]:

@@ -37,6 +37,7 @@ _OWN = {
     "options": "--options",
     "range": "--range",
     "epsilon": "--epsilon",
+    "central": "--central",
     "epsilon_permanent": "--epsilon-permanent",
     "mechanism": "--mechanism",
     "segments": "--segments",
@@ -66,6 +67,8 @@ def plan(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--range", nargs=2, metavar=("LOW", "HIGH"), help="of a number")
     parser.add_argument("--distribution", action="store_true", help="of a number: quantiles, too")
     parser.add_argument("--epsilon", metavar="E", help="privacy loss of a report in nats")
+    about = "instead of --epsilon: what the server may learn of a report; with a relay, and without one"
+    parser.add_argument("--central", metavar="E", help=about)
     parser.add_argument("--epsilon-permanent", metavar="E", help="of the kept response, if one is kept")
     parser.add_argument("--mechanism", nargs="+", default=[], metavar="NAME", help="default: those that auto chooses from")
     parser.add_argument("--segments", nargs="+", type=int, default=[], metavar="K", help="number of values of each segment")
@@ -89,6 +92,8 @@ def _plan(arguments: argparse.Namespace) -> int:
         leads_by=arguments.leads_by,
         per_day=arguments.per_day,
     )
+    if arguments.central is not None:
+        return _print_ways(arguments, terms)
     kinds = _kinds(arguments)
     if arguments.file is None and kinds:
         _print(_for_mechanisms(arguments, terms), terms, None, as_json=arguments.json)
@@ -101,6 +106,38 @@ def _plan(arguments: argparse.Namespace) -> int:
     rows = of_registry(registry, terms)
     planned = _with(registry, rows)
     _print(rows, terms, accounting.plan(planned), planned, as_json=arguments.json)
+    return 0
+
+
+def _print_ways(arguments: argparse.Namespace, terms: Terms) -> int:
+    """Print how many reports an error needs with a relay and without one, at one central epsilon."""
+    from deniable_aggregator.planning import mixing
+
+    central = float(exact(arguments.central))
+    others = [
+        name for name in ("file", "users", "epsilon", "epsilon_permanent", "difference", "leads_by") if getattr(arguments, name)
+    ]
+    if others or terms.within is None or arguments.segments or len(arguments.mechanism) > 1:
+        rule = "--central goes with --within and the kind of one metric, and at most one --mechanism"
+        raise ConfigurationError(f"{rule}, such as deniable plan --values 2 --within 0.02 --central 1")
+    metric = replace(_described(arguments), mechanism=(arguments.mechanism or ["auto"])[0])
+    found = mixing.ways(metric, terms, central)
+    if arguments.json:
+        print(json.dumps({"central": central, "delta": mixing.DELTA, "within": terms.within} | found._asdict()))
+        return 0
+    alone, mixed = (_NONE if number is None else f"{number:,}" for number in (found.alone, found.mixed))
+    print_table(
+        [
+            ["", "reports", "local epsilon"],
+            ["without a relay", alone, f"{central:g}"],
+            ["with a relay", mixed, f"{found.local:g}"],
+        ]
+    )
+    print()
+    print(f"Reports of one period for +-{terms.within:g}, if the server shall learn at most {central:g} nats of each.")
+    print("The local epsilon is what anyone learns who sees a report by itself.")
+    needs = "relay and server do not work together, and that so many reports are honest"
+    print(f"With a relay, {central:g} has a delta of {mixing.DELTA:g}. It needs that {needs}.")
     return 0
 
 

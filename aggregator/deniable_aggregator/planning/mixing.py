@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from deniable import mechanisms
 from deniable_aggregator.accounting.crowds.crowd import Crowd
-from deniable_aggregator.planning.outlook import Terms, of_mechanisms
+from deniable_aggregator.planning.outlook import of_mechanisms
 
 if TYPE_CHECKING:
     from deniable.registry import Metric
+    from deniable_aggregator.planning.outlook import Terms
 
 DELTA = 1e-8
 """The delta of central figures, unless a registry declares one."""
@@ -43,11 +44,16 @@ def largest_local(metric: Metric, reports: int, central: float, delta: float = D
     return low / _STEP
 
 
-def ways(metric: Metric, within: float, central: float, delta: float = DELTA) -> Ways:
+def ways(
+    metric: Metric,  # its epsilon does not matter
+    terms: Terms,  # with the error, and without a number of users
+    central: float,
+    delta: float = DELTA,
+) -> Ways:
     """Return how many reports an error of a share needs with a relay and without one, at the same central epsilon."""
 
     def needed(epsilon: float) -> int | None:
-        return of_mechanisms(replace(metric, epsilon=f"{epsilon:g}"), Terms(within=within), names=(metric.mechanism,))[0].users
+        return of_mechanisms(replace(metric, epsilon=f"{epsilon:g}"), terms, names=(metric.mechanism,))[0].users
 
     def are_enough(reports: int) -> bool:
         number = needed(largest_local(metric, reports, central, delta))

@@ -25,6 +25,7 @@ from deniable.wire import sealing
 from deniable_aggregator.accounting.crowds import readers, relay
 from deniable_aggregator.accounting.crowds.crowd import Crowd
 from deniable_aggregator.planning.mixing import DELTA, ways
+from deniable_aggregator.planning.outlook import Terms
 from deniable_aggregator.process import children, ports, variables
 from deniable_server.access.keys import KeyStore
 
@@ -139,7 +140,7 @@ def outcome(declared: Registry) -> dict[str, Any]:
     """Return both epsilons of each metric, and how many reports it needs with a relay and without one, as plain values."""
     metrics = list(declared.metrics.values())
     needs = [
-        {"metric": metric.id, "values": len(metric.values)} | ways(metric, _WITHIN, _CENTRAL)._asdict()
+        {"metric": metric.id, "values": len(metric.values)} | ways(metric, Terms(within=_WITHIN), _CENTRAL)._asdict()
         for metric in metrics
         if not metric.open  # of texts the error depends on their candidates
     ]

@@ -234,7 +234,7 @@ def server(declared: Registry, settings: Settings, post: Post, now: Callable[[],
     """Ask the server, metric by metric, whether it refuses pools without a report for no other reason."""
     differing: dict[str, str] = {}
     loose: list[str] = []
-    asked = False
+    is_first = True
     for metric in declared.metrics.values():
         moment = datetime.fromtimestamp(now(), UTC)
         if metric.expires and metric.expired(moment.date()):
@@ -248,16 +248,16 @@ def server(declared: Registry, settings: Settings, post: Post, now: Callable[[],
             meaning, remedy = "pools stay here, and are sent again", "check the address, the firewall and the certificate"
             yield Finding("server", "fault", f"{settings.server} does not answer: {error}", meaning, remedy)
             return
-        if not asked:
+        if is_first:
             yield from _first(settings, status, headers, code, now())
-            asked = True
+            is_first = False
         if code in _REGISTRY or code == "pool_too_small":
             differing[metric.id] = "a larger pool is wanted" if code == "pool_too_small" else code
         elif code not in _AGREE:  # it never came so far
             return
         elif metric.crowd > 1 and _ask(post, settings.server_key, declared.app, stratum, metric.crowd - 1)[2] != "pool_too_small":
             loose.append(metric.id)
-    if not asked:
+    if is_first:
         meaning, remedy = "whether it takes pools is not known", "take the metrics.toml of the app's newest release"
         yield Finding("server", "skipped", "no metric is collected any more, so there is nothing to ask for", meaning, remedy)
         return
@@ -299,11 +299,11 @@ def clock(headers: Mapping[str, str], now: float) -> Finding:
         theirs = parsedate_to_datetime(headers.get("Date") or "").timestamp()
     except ValueError:
         return Finding("clock", "skipped", "the server does not say what time it is", _CLOCKS, _NTP)
-    apart = abs(now - theirs)
-    if apart < _OFF:
+    difference = abs(now - theirs)
+    if difference < _OFF:
         return Finding("clock", "ok", f"within {_OFF:.0f} s of the server's")
-    seen = f"{apart:,.0f} s {'ahead of' if now > theirs else 'behind'} the server's"
-    return Finding("clock", "fault" if apart >= _TOO_FAR else "warning", seen, _CLOCKS, _NTP)
+    seen = f"{difference:,.0f} s {'ahead of' if now > theirs else 'behind'} the server's"
+    return Finding("clock", "fault" if difference >= _TOO_FAR else "warning", seen, _CLOCKS, _NTP)
 
 
 def agreement(

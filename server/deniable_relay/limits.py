@@ -18,8 +18,8 @@ from secrets import token_bytes
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from deniable import ip
 from deniable.upload_rules import Refused
+from deniable.wire import ip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from mixing import SHUFFLED, mixed_toml, relay_toml
 from registries import metric_toml, registry_toml
 
+from deniable import mechanisms
 from deniable.commands import entry as cli
 from deniable.declared import Declared
 from deniable.registry import parse
@@ -153,3 +155,20 @@ def test_the_figures_of_the_page():
         reports = relay.crowd(metric_of(relay_toml(mixed_toml(epsilon=int(epsilon), shuffled=shuffled))))
         figures = [readers.upward(relay.central(each, 1e-8)) for each in (reports, reports.half)]
         assert figures == [central, half]
+
+
+def test_the_figures_for_few_users():
+    """Reports for two points: 1.96 standard deviations of yes or no, of the noise alone, as the mechanism says it."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "few-users.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d) \| ([\d,]+) \| (\d+)% \| ([\d.]*) ?\| ([\d.]*) ?\|$", page, re.MULTILINE)
+    assert [row[0] for row in rows] == ["1", "2", "3"]
+    for epsilon, reports, true, *centrals in rows:
+        mechanism = mechanisms.make("grr", domain_size=2, epsilon=float(epsilon))
+        p, q = float(mechanism.p), float(mechanism.q)
+        assert math.ceil((1.96 / 0.02) ** 2 * p * (1 - p) / (p - q) ** 2) == int(reports.replace(",", ""))
+        assert round(100 * p) == int(true)
+        for least, central in zip((1000, 10_000), centrals, strict=True):
+            if central:
+                shuffled = {"min": least, "delta": 1e-8, "central": 1e-3}
+                crowd = relay.crowd(metric_of(relay_toml(mixed_toml(epsilon=int(epsilon), shuffled=shuffled))))
+                assert readers.upward(relay.central(crowd, 1e-8)) == central

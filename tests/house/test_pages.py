@@ -45,7 +45,9 @@ def missing(text, *, installed):
         if anchors is None or (anchor and anchor not in anchors):
             yield f"{SITE}{page}/#{anchor}"
     for path in PATH.findall(PAGE.sub("", text)):
-        if (installed and path.startswith("docs/")) or not ((ROOT / path).exists() or path.startswith("deploy/private")):
+        if (installed and path.startswith("docs/")) or not (
+            (ROOT / path).exists() or path.startswith(("deploy/private", "deploy/relay/private"))
+        ):
             yield path
 
 

@@ -204,13 +204,13 @@ def test_the_servers_doctor_looks_for_the_relay(world):
     assert relays.sealing_key(replace(known, sealing_keys="/nothing.pem"), registry).status == "fault"
     assert relays.sealing_key(replace(known, sealing_keys="", serves="query"), registry).status == "ok"
     now = datetime.now(UTC)
-    found = relays.relay(registry.relay, registry, store, now)
-    assert (found.status, found.seen) == ("ok", "no pool of Example Foundation has come")
+    finding = relays.relay(registry.relay, registry, store, now)
+    assert (finding.status, finding.seen) == ("ok", "no pool of Example Foundation has come")
     assert relays.relay(registry.relay, registry, store, now + timedelta(days=20)).status == "warning"
     world.send(world.reports("theme", [0] * 5))
     world.close()
-    found = relays.relay(registry.relay, registry, store, now)
-    assert (found.status, found.seen) == ("ok", f"the last pool of Example Foundation came on {now:%Y-%m-%d}")
+    finding = relays.relay(registry.relay, registry, store, now)
+    assert (finding.status, finding.seen) == ("ok", f"the last pool of Example Foundation came on {now:%Y-%m-%d}")
     assert relays.relay(registry.relay, registry, store, now + timedelta(days=20)).status == "warning"
     keys = KeyStore(store)
     for key in keys.all():
@@ -224,8 +224,8 @@ def test_a_pool_that_came_in_part_is_found(world, monkeypatch):
     stratum = world.stratum("theme")
     notes = {stratum: SimpleNamespace(n=4), stratum._replace(period="2026-01-01"): SimpleNamespace(n=5)}
     monkeypatch.setattr(relays.release, "listed", lambda _, metric: notes if metric == "theme" else {})
-    found = relays.pools(world.registry.relay, world.registry, world.served.store)
-    assert (found.status, f"theme of {stratum.period} (platform=linux): 4 of at least 5" in found.seen) == ("warning", True)
+    finding = relays.pools(world.registry.relay, world.registry, world.served.store)
+    assert (finding.status, f"theme of {stratum.period} (platform=linux): 4 of at least 5" in finding.seen) == ("warning", True)
     notes.pop(stratum)
     assert relays.pools(world.registry.relay, world.registry, world.served.store).status == "ok"
 

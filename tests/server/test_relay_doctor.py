@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import time
 from contextlib import closing
@@ -16,11 +17,13 @@ from types import SimpleNamespace
 import pytest
 from mixing import mixed_toml, relay_toml
 
+from deniable import registry
 from deniable.errors import ConfigurationError
 from deniable_aggregator.process.ports import free_port
 from deniable_relay import doctor
 from deniable_relay.pools import FILE, Pools
 from deniable_relay.settings import Settings
+from deniable_server.doctor import relays
 
 MIN = 10_000
 
@@ -66,8 +69,8 @@ class Server:
 
 def findings(settings, server, mounts):
     results = list(doctor.examine(settings, server, mounts=mounts))
-    for each in results:
-        assert bool(each.meaning) == bool(each.remedy) == (each.status != "ok"), each
+    for finding in results:
+        assert bool(finding.meaning) == bool(finding.remedy) == (finding.status != "ok"), finding
     return {each.check: each for each in results}
 
 
@@ -251,3 +254,19 @@ def test_a_folder_of_somebody_else(settings, mounts):
     """No report could be taken."""
     settings.data.chmod(0o500)
     assert doctor.folder(settings.data, mounts).status == "fault"
+
+
+def test_every_finding_is_documented(settings, running, mounts):
+    """The tables of the page have each finding of a relay's doctor, and those of the server's, and no others."""
+    held = '{"status": "ok", "held": {}}'
+    running |= {"/readyz": (200, held), "/metrics": (200, NUMBERS.format(few=0))}
+    every = set(findings(settings, Server(), mounts))
+    every |= set(findings(settings, Server({"": "unknown_key"}), mounts))
+    every |= set(findings(settings, Server({"": "no_sealing_key"}), mounts))
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "operate" / "relay.md").read_text("utf-8")
+    section = page.partition("## Check it")[2].partition("\n## ")[0]
+    own, servers = (
+        re.findall(r"^\| (?!finding)([A-Za-z ]+) \|", part, re.MULTILINE) for part in section.split("The server's own")
+    )
+    assert set(own) == every
+    assert servers == list(relays.checks(None, registry.load(settings.registry), None))

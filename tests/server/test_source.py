@@ -9,7 +9,7 @@ from itertools import count
 import fakeredis
 import pytest
 
-from deniable.ip import network
+from deniable.wire.ip import network
 from deniable_aggregator.store.values import secret
 from deniable_server.access import addresses as source
 from deniable_server.access.addresses import Sources

@@ -11,6 +11,7 @@ class CommandInfo(NamedTuple):
     summary: str  # what it does, in a line
     extra: str  # the smallest extra that brings all it needs; empty where the base install does
     examples: tuple[str, ...]  # command lines, at least one for each of its actions
+    actions: tuple[str, ...] = ()  # of a command that also runs without any; else the examples say them
 
 
 NOT_ON_WINDOWS = frozenset({"demo", "serve"})
@@ -175,7 +176,11 @@ CATALOGUE: dict[str, CommandInfo] = {
     "relay": CommandInfo(
         "mix sealed reports, for somebody else's server",
         "relayserver",
-        ("deniable relay --registry metrics.toml --server https://telemetry.example.org --data /var/lib/relay",),
+        (
+            "deniable relay --registry metrics.toml --server https://telemetry.example.org --data /var/lib/relay",
+            "deniable relay doctor --data /var/lib/relay",
+        ),
+        actions=("doctor",),
     ),
     "recount": CommandInfo(
         "count the reports of an archive again, and compare the tallies",
@@ -265,6 +270,7 @@ def actions() -> dict[str, list[str]]:
     commands: dict[str, list[str]] = {}
     for name, entry in CATALOGUE.items():
         seconds = [f"{example} ".split(" ")[2] for example in entry.examples]
-        for action in dict.fromkeys(seconds) if all(second.isalpha() for second in seconds) else ():
+        always = dict.fromkeys(seconds) if all(second.isalpha() for second in seconds) else ()
+        for action in entry.actions or always:
             commands.setdefault(action, []).append(name)
     return commands

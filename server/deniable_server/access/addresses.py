@@ -13,7 +13,7 @@ from datetime import UTC, datetime, time, timedelta
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from deniable import ip
+from deniable.wire import ip
 from deniable_aggregator.store import schema
 from deniable_aggregator.store.values import secret
 

@@ -33,9 +33,9 @@ from uuid import uuid4
 from gunicorn.http import errors
 from gunicorn.workers import gthread
 
-from deniable.ip import network
 from deniable.upload_rules import REFUSAL_TYPE, Refused
 from deniable.wire.headers import SHARED
+from deniable.wire.ip import network
 from deniable.wire.report import MAX_BODY_BYTES
 from deniable_server.http.trace import HEADER
 from deniable_server.serving import plain_request, renewal

@@ -87,8 +87,8 @@ def test_the_folder_of_a_relay_is_its_users():
     user, folder = stage.last("USER"), stage.environment["DENIABLE_RELAY_DATA"]
     assert ("COPY", f"--from=relay-packages --chown={user} /data/relay {folder}") in stage.steps
     owner, _, group = user.partition(":")
-    made = f"install --directory --mode 700 --owner {owner} --group {group} /data/relay"
-    assert made in " ".join(text for _, text in stages()["relay-packages"].steps)
+    step = f"install --directory --mode 700 --owner {owner} --group {group} /data/relay"
+    assert step in " ".join(text for _, text in stages()["relay-packages"].steps)
 
 
 @pytest.mark.parametrize("name", IMAGES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -9,6 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
+import textwrap
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -23,6 +26,7 @@ from waiting import eventually
 
 import deniable
 from deniable_aggregator.process.ports import free_port
+from deniable_relay import metrics
 from deniable_relay.forwarding import _TIMEOUT
 
 HERE = DEPLOY / "relay"
@@ -319,3 +323,76 @@ def test_a_relay_that_cannot_start_says_why_and_ends(relay):
     assert done.returncode == 2
     assert "DENIABLE_RELAY_UPLOADS" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+RULES = [rule for group in yaml.safe_load((HERE / "alerts.yml").read_text("utf-8"))["groups"] for rule in group["rules"]]
+PANELS = json.loads((HERE / "grafana-dashboard.json").read_text("utf-8"))["panels"]
+SITE = "https://deniable.github.io/deniable/"
+
+
+def test_alerts_and_panels_name_what_it_shows():
+    """Each series in them is one of a relay, with the labels that it has; all series are in a panel, and in the docs."""
+    text = metrics.write(Counter(), Counter({"no answer": 1})).decode()
+    series = re.findall(r"^(deniable_\w+)(\{.*\})?", text, re.MULTILINE)
+    labels_of = {name: set(re.findall(r"(\w+)=", labels)) for name, labels in series}
+    panels = [target["expr"] for panel in PANELS for target in panel["targets"]]
+    for expression in [rule["expr"] for rule in RULES] + panels:
+        names = re.findall(r"\b(deniable_\w+)(?:\{([^}]*)\})?", expression)
+        assert names or expression.startswith('up{job="deniable-relay"}')
+        for name, matchers in names:
+            assert set(re.findall(r"(\w+) *[=!]", matchers)) <= labels_of[name]
+    assert set(labels_of) <= {name for each in panels for name in re.findall(r"\bdeniable_\w+", each)}
+    page = (ROOT / "docs" / "how-to" / "operate" / "relay.md").read_text("utf-8")
+    assert all(f"`{name}`" in page for name in labels_of)
+    assert [each["job_name"] for each in yaml.safe_load((HERE / "prometheus.yml").read_text("utf-8"))["scrape_configs"]] == [
+        "deniable-relay"
+    ]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_an_alert_leads_to_what_to_do(rule):
+    """It names a heading of a page that is there."""
+    page, _, anchor = rule["annotations"]["runbook_url"].removeprefix(SITE).partition("/#")
+    headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / f"{page}.md").read_text("utf-8"), re.MULTILINE)
+    assert anchor in {heading.lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool on PATH; Debian's package prometheus has it")
+def test_alerts_fire_and_are_silent():
+    """Each fires when something is wrong, and all are silent while all is well; Prometheus takes the example."""
+    tests = Path(__file__).parent / "relay_alerts.yml"
+    tried = {
+        (alert["alertname"], bool(alert.get("exp_alerts")))
+        for test in yaml.safe_load(tests.read_text("utf-8"))["tests"]
+        for alert in test["alert_rule_test"]
+    }
+    assert tried == {(rule["alert"], fires) for rule in RULES for fires in (True, False)}
+    for command, folder in ((["test", "rules", tests.name], tests.parent), (["check", "config", "prometheus.yml"], HERE)):
+        done = subprocess.run(["promtool", *command], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_only_ingest_gets_the_private_key(tmp_path):
+    """The file for Compose, and what deploy/README.md says for systemd and Kubernetes, give it to no other process."""
+    override = yaml.safe_load((DEPLOY / "sealing.yaml").read_text("utf-8"))
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", DEPLOY / "sealing.yaml"]
+    assert subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0
+    (name,) = override["services"]
+    service = override["services"][name]
+    assert name == "ingest"
+    assert service["environment"] == {"DENIABLE_SEALING_KEYS": service["configs"][0]["target"]}
+    assert set(service["environment"]) <= variables()
+    assert override["configs"][service["configs"][0]["source"]]["file"] == "private/seal.pem"
+    readme = (DEPLOY / "README.md").read_text("utf-8")
+    unit_lines = re.search(r"<!-- credential -->\n  ```ini\n(.*?)  ```", readme, re.DOTALL)[1]
+    assert "Environment=DENIABLE_SEALING_KEYS=%d/seal.pem" in unit_lines
+    if shutil.which("kubectl") is None:
+        pytest.skip("no kubectl on PATH")
+    patch = re.search(r"<!-- sealing patch -->\n  ```yaml\n(.*?)  ```", readme, re.DOTALL)[1]
+    overlay = tmp_path / "kustomization.yaml"
+    overlay.write_text(f"resources: [{os.path.relpath(DEPLOY, tmp_path)}]\n{textwrap.dedent(patch)}", "utf-8")
+    done = subprocess.run(["kubectl", "kustomize", tmp_path], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    with_key = [each for each in yaml.safe_load_all(done.stdout) if "DENIABLE_SEALING_KEYS" in json.dumps(each)]
+    assert [each["metadata"]["name"] for each in with_key] == ["ingest"]
+    kubernetes_validate.validate(with_key[0], kubernetes_validate.latest_version(), strict=True)

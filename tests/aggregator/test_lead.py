@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import numpy as np
 import pytest
 
@@ -24,19 +26,21 @@ def metric_of(kind="categorical", size=6, epsilon="2", **more):
     return Metric(id="m", type=kind, values=values, epsilon=epsilon, **more)
 
 
-def power(metric, mechanism, n, lead, second, rng):
-    """Measure how often the first value is found to lead."""
+def reaches(share, metric, mechanism, n, lead, second, rng):
+    """Return whether the first value is found to lead in this share of the runs; stop when the others cannot change it."""
     options, size = metric.kind.options, len(metric.values)
     shares = population(size, lead, second, options=options)
     simulation = None if options else Simulation(mechanism)
-    leads = 0
-    for _ in range(RUNS):
+    leads, needed = 0, ceil(share * RUNS)
+    for run in range(RUNS):
+        if leads >= needed or leads + RUNS - run < needed:
+            break
         if simulation is None:
             estimate = option_shares(mechanism, options_of(mechanism).draw_sets(n, shares, rng))
         else:
             estimate = decode.estimate(mechanism, simulation.draw(rng.multinomial(n, shares), rng))
         leads += Leaders(estimate, LEVEL).places.tolist() == [0]
-    return leads / RUNS
+    return leads >= needed
 
 
 @pytest.mark.slow("it simulates many tallies")
@@ -60,8 +64,8 @@ def test_the_planned_number_reaches_the_power(metric, lead, second):
     """Not less than it; and no number that is a third less is enough."""
     mechanism, rng = mechanisms.of(metric), np.random.default_rng(7)
     n = lead_shown(metric, mechanism, len(metric.values), lead, second, LEVEL)
-    assert power(metric, mechanism, n, lead, second, rng) >= POWER - NOISE
-    assert power(metric, mechanism, 2 * n // 3, lead, second, rng) < POWER
+    assert reaches(POWER - NOISE, metric, mechanism, n, lead, second, rng)
+    assert not reaches(POWER, metric, mechanism, 2 * n // 3, lead, second, rng)
 
 
 def test_other_values_share_what_is_left():

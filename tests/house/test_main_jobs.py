@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 
+import programs
 import pytest
 import requests
 from tests.system.e2e.test_demo import demo_inside
@@ -15,6 +17,15 @@ import deniable
 pytestmark = pytest.mark.starts_processes
 SECONDS = 600
 """Only so that nothing hangs."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forked_programs():
+    """Have programs of ours forked, as in tests/system: most of the time of both jobs went into imports."""
+    before = subprocess.Popen
+    programs.install()
+    yield
+    subprocess.Popen = before
 
 
 def test_the_demo_recovers_the_truth():

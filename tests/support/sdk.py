@@ -7,6 +7,8 @@ import threading
 
 import pytest
 
+import deniable
+from deniable.messages import notice
 from deniable.registry import parse
 
 REGISTRY = """
@@ -44,20 +46,19 @@ expires = 2001-01-01
 
 
 @pytest.fixture(autouse=True)
-def quiet_environment(monkeypatch, state_directory):
+def quiet_environment(monkeypatch, state_directory):  # noqa: ARG001 - it sets the one variable that stays
     """No setting of whoever runs the tests reaches them."""
     for name in list(os.environ):
-        if name.startswith("DENIABLE_") or name == "DO_NOT_TRACK":
+        if (name.startswith("DENIABLE_") and name != "DENIABLE_STATE_DIR") or name == "DO_NOT_TRACK":
             monkeypatch.delenv(name)
-    monkeypatch.setenv("DENIABLE_STATE_DIR", str(state_directory))
 
 
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch):
     """Let every test be told what another one was told."""
-    monkeypatch.setattr("deniable.messages.notice._warned", set())
-    monkeypatch.setattr("deniable.messages.notice._clients", 0)
-    monkeypatch.setattr("deniable._early", 0)
+    monkeypatch.setattr(notice, "_warned", set())
+    monkeypatch.setattr(notice, "_clients", 0)
+    monkeypatch.setattr(deniable, "_early", 0)
 
 
 @pytest.fixture(scope="session")

@@ -57,6 +57,7 @@ def store_option(request):
     return ["--redis-url", request.getfixturevalue("machines").cluster(3, 2, "--appendonly", "yes")]
 
 
+@pytest.mark.starts_anew  # one demo is as a newcomer starts it; all others are forked
 def test_flights_are_recovered(store_option):
     """Every true figure of 2,000 flights and 1,000 planes lies in its interval. Errors are as predicted."""
     done = demo_inside("--devices", 2000, *store_option)

@@ -75,6 +75,7 @@ def count(url, key, least, seconds=600.0):
         time.sleep(0.1)
 
 
+@pytest.mark.starts_anew  # one instance is started as people do; all others are forked
 def test_counts_survive_a_restart(trial, tmp_path):
     """What was recorded with the printed DSN is published, read with the printed key, and still there after a restart."""
     data = tmp_path / "data"

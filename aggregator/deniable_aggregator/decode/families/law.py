@@ -64,11 +64,13 @@ class CellLaw(Law):
         size, every = self.own_cells, self.layout.rows * self.layout.width
         supporting = rng.binomial(held, min((self.high - self.low) * size / self.layout.rows, 1.0))
         counts = spread(int(held.sum() - supporting.sum()), every, rng)
-        for number in np.flatnonzero(supporting).tolist():
-            if supporting[number] < size:
-                np.add.at(counts, self.cells(number, rng.integers(0, size, supporting[number])), 1)
-            else:
-                counts[self.cells(number, np.arange(size))] += spread(int(supporting[number]), size, rng)
+        few = np.flatnonzero((supporting > 0) & (supporting < size))
+        picks = np.split(rng.integers(0, size, supporting[few].sum()), np.cumsum(supporting[few]))
+        cells = [self.cells(number, own) for number, own in zip(few.tolist(), picks, strict=False)]  # the last has none
+        if cells:
+            counts += np.bincount(np.concatenate(cells), minlength=every)
+        for number in np.flatnonzero(supporting >= size).tolist():
+            counts[self.cells(number, np.arange(size))] += spread(int(supporting[number]), size, rng)
         return tally.from_cells(self.layout, counts)
 
 

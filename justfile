@@ -37,7 +37,7 @@ test-system *arguments:
 campaigns *arguments:
     pytest -q -n auto --dist worksteal --every-store -m campaign tests {{arguments}}
 
-# Both at once, as CI has them: some wait for a disk or a process while others compute, so there are three of them on two cores
+# Both at once, as `.ci/run` has them beside the default tests: some wait for a disk or a process while others compute
 test-others *arguments:
     pytest -q -n 3 --dist worksteal --every-store -m 'system or other_store or campaign' tests {{arguments}}
 

@@ -37,6 +37,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 EXAMPLES = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("deniable", derandomize=True, max_examples=50, **EXAMPLES)
 settings.register_profile("another seed", **EXAMPLES)
+settings.register_profile("first cases", derandomize=True, max_examples=10, **EXAMPLES)
 
 # Tests are rewritten for asserts once, and not in each run by each process, whatever the environment says: a tenth of the time.
 sys.dont_write_bytecode = False
@@ -61,12 +62,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--every-store", action="store_true", help="run tests of the store on each server that it may be; the default is one"
     )
     parser.addoption("--nightly", action="store_true", help="run the longest campaigns, too")
-    parser.addoption("--first-cases", action="store_true", help="run the first case of each parametrised test only")
+    parser.addoption("--first-cases", action="store_true", help="run the first case, or the first examples, of each test only")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let Hypothesis try new examples with another seed, and watch which tests start processes."""
-    settings.load_profile("another seed" if config.getoption("seed") else "deniable")
+    few = "first cases" if config.getoption("first_cases") else "deniable"
+    settings.load_profile("another seed" if config.getoption("seed") else few)
     sys.addaudithook(_refuse_processes)
 
 

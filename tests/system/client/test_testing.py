@@ -11,13 +11,19 @@ from pathlib import Path
 import pytest
 
 
-def run_pytest(folder, test, *arguments, ini="", **variables):
-    """Run a test file of an app in a process of its own, with the plugin as it is installed."""
+def run_pytest(folder, test, *, installed=False, ini="", **variables):
+    """Run a test file of an app in a process of its own.
+
+    With `installed` pytest finds the plugin itself, as it does in an app, and with it all that others have installed, which takes
+    two seconds.
+    """
     folder.joinpath("test_app.py").write_text(test, "utf-8")
     folder.joinpath("pytest.ini").write_text(f"[pytest]\nfilterwarnings = error\n{ini}\n", "utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "DENIABLE"))}
+    plugins = [] if installed else ["-p", "deniable.testing.plugin"]
+    environment |= {} if installed else {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins],
         cwd=folder,
         env=environment | {"DENIABLE_STATE_DIR": str(folder / "state"), "COLUMNS": "200"} | variables,
         capture_output=True,
@@ -58,7 +64,7 @@ def test_without():
 
 def test_the_fixture(registry_file):
     """The fixture comes with the package, finds metrics.toml in the root directory, and each test begins with nothing."""
-    done = run_pytest(registry_file.parent, APP)
+    done = run_pytest(registry_file.parent, APP, installed=True)
     assert "3 passed" in done.stdout, done.stdout
     assert not (registry_file.parent / "state").exists()
 
@@ -278,5 +284,4 @@ def test_the_guide(tmp_path):
 def test_the_plugin_loads_nothing(tmp_path):
     """A session that uses no fixture of ours loads neither the client nor requests."""
     test = "import sys\ndef test():\n    assert not {'deniable.client', 'deniable.errors', 'requests'} & set(sys.modules)\n"
-    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # others may load what they like
-    assert "1 passed" in run_pytest(tmp_path, test, "-p", "deniable.testing.plugin", **alone).stdout
+    assert "1 passed" in run_pytest(tmp_path, test).stdout

@@ -283,6 +283,7 @@ def read(form, line):
     return match.groupdict() | dict(pair.split("=", 1) for pair in match["rest"].split())
 
 
+@pytest.mark.parametrize("store_here", ["server"], indirect=True)  # what writes it down is the same on each store
 def test_nothing_tells_a_time(served):
     """Once counted, an upload has left no entry, and nothing that is finer than its hour."""
     assert served.upload(json.dumps({"format": 1, "app": "shop", "groups": [served.group("page")]}).encode()) == 202

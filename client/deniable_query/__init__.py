@@ -105,7 +105,7 @@ class Query:
 
     def between(self, first: str | date, last: str | date | None = None) -> Query:
         """Ask about the periods that overlap a day, a week or a month in UTC, two of them and the time between, or two times."""
-        return self._with(date_range=[_time(each) for each in (first, first if last is None else last)])
+        return self._with(date_range=_time(first) if last is None else [_time(first), _time(last)])
 
     def last(self, days: int | str) -> Query:
         """Ask about the periods that overlap the last days, today included: 30, ``"30d"``, or for twelve weeks ``"12w"``."""

@@ -42,11 +42,16 @@ def remarks_of(answer: Answer) -> list[str]:
     """Say what rows are compared with, why some have no figures, and what else to consider; each once."""
     rows, remarks = answer.rows, _base(answer.rows)
     for name in ("reason", "note"):
-        for text in dict.fromkeys(str(row[name]) for row in rows if row[name]):
-            of = [row for row in rows if row[name] == text]
+        for text in dict.fromkeys(part for row in rows for part in _parts(row[name])):
+            of = [row for row in rows if text in _parts(row[name])]
             silent = all(row["estimate"] is None for row in of)
             remarks.append(text if silent or len(of) == len(rows) else f"{_named(answer, of)}: {text}")
     return remarks
+
+
+def _parts(text: Cell) -> list[str]:
+    """Split what is said of a row, which may be several things."""
+    return str(text).split("; ") if text else []
 
 
 def _base(rows: Sequence[Row]) -> list[str]:

@@ -476,6 +476,14 @@ def test_the_command_takes_a_week_and_a_month(url, command):
     assert command(url, "theme", "--range", month, "--csv") == command(url, "theme", "--range", f"{month}..{month}", "--csv")
 
 
+def test_the_command_names_both_kinds_of_intervals(url, command):
+    """Of several values the sentences have the wider ones, of all values at once. Of a number there is one kind."""
+    rule = "LOW to HIGH: the 95% interval of a row chosen before looking. Those in the sentences hold for all values at once.\n"
+    assert command(url, "theme")[1].endswith(rule)
+    assert rule not in command(url, "wait")[1]
+    assert rule not in command(url, "theme", "--value", "dark")[1]
+
+
 def test_an_answer_is_a_table_for_people(url):
     """As text what the command prints, and in a notebook the same cells; each estimate has its interval and its reports."""
     answer = Query(url, READ).metric("theme", "wait").answer()
@@ -524,7 +532,7 @@ def test_the_command_takes_a_range_a_segment_a_value_and_a_comparison(url, comma
         (("--last", "90x"), "--last: '90x' is no range: write the last days or weeks, such as 30d or 12w; or a day, a week"),
         (
             ("--range", "october"),
-            "--range: 'october..october' is no range: write the last days or weeks, such as 30d or 12w; or a day, a week",
+            "--range: 'october' is no range: write the last days or weeks, such as 30d or 12w; or a day, a week",
         ),
         (
             ("--range", "2026-11-02..2026-11-01"),

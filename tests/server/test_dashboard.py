@@ -1204,6 +1204,9 @@ def test_a_distribution_in_words_and_picture(numbers):
     rows, _ = table(client, "/m/startup/values.csv")
     assert [row["value"] for row in rows][:4] == ["geometric_mean", "mean", "sum", "p05"]
     assert {row["unit"] for row in rows} == {headers["unit"]} != {""}
+    figure = r"is \d+\u202fms \(95% interval \d+ to \d+\u202fms\)\."
+    words = rf"The median {figure} The geometric mean {figure} The mean {figure} Half of the answers are at most the median\."
+    assert re.search(f'<p class="more figures">{words}</p>', html)
     lines, _ = table(client, "/m/startup/series.csv")
     assert {row["unit"] for row in lines if row["estimate"]} == {headers["unit"]}
     assert [float(row["estimate"]) for row in rows[3:]] == [each["value"] for each in headers["quantiles"]]

@@ -36,9 +36,12 @@ def _sentence(measured: Estimates, level: float) -> str:
     if number is None:
         return measured.leading.says if measured.leading else ""
     listed = figures_of(number)
-    if not listed:
-        return ""
-    name, value, ends = listed[0]
+    return in_words(number, listed[0], level) if listed else ""
+
+
+def in_words(number: NumberEstimate, figure: Figure, level: float) -> str:
+    """Say what a figure of a number is, with its interval."""
+    name, value, ends = figure
     place = "" if number.unit else "position "
     low, high = figures.number(ends[0], ends), figures.number(ends[1], ends, number.unit)
     return f"The {name.lower()} is {place}{figures.number(value, ends, number.unit)} ({figures.interval(level)} {low} to {high})."

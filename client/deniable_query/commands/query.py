@@ -21,6 +21,7 @@ _JOINT = ".."
 _COLUMNS = "https://deniable.github.io/deniable/reference/columns/"
 _ALPHA = 0.05  # of the tests, as the level is not asked for here
 _PREVIOUS = "previous"
+_SEVERAL = 2  # values, whose intervals may hold together
 
 
 def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
@@ -127,7 +128,7 @@ def _answered(arguments: argparse.Namespace) -> str:
     if names := [name for name in by if name != "time"]:
         sentences.insert(0, _subject(names, arguments.where))
     sentences += _about_differences(answer)
-    parts = (sentences, _range(answer, arguments.last), table.lines(answer), table.remarks_of(answer))
+    parts = (sentences, _range(answer, arguments.last), table.lines(answer), table.remarks_of(answer) + _about_intervals(answer))
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part)
 
 
@@ -143,8 +144,8 @@ def _experiment(arguments: argparse.Namespace) -> list[str]:
             raise
         return []  # the segment is no experiment
     order = [answer["order"]["says"]] if answer["order"] else []
-    verdicts = [f"{arm['comparison']['b']['name']}: {arm['verdict']['says']}" for arm in answer["arms"]]
-    return order + verdicts
+    sides = [(arm["comparison"]["b"]["name"], arm["comparison"]["a"]["name"], arm["verdict"]["says"]) for arm in answer["arms"]]
+    return order + [f"{arm} against {base}: {says}" for arm, base, says in sides]
 
 
 def _subject(
@@ -190,6 +191,15 @@ def _about_differences(answer: Answer) -> list[str]:
     return [rule, more]
 
 
+def _about_intervals(answer: Answer) -> list[str]:
+    """Say what the intervals of shares are, where the sentences have wider ones."""
+    values = {row["value"] for row in answer.rows if row["estimate"] is not None and row["unit"] == "share"}
+    if answer.metrics[0]["unit"] != "share" or len(values - {"no"}) < _SEVERAL:
+        return []
+    level = f"{100 * float(answer.rows[0]['level'] or 0):g}% interval"
+    return [f"LOW to HIGH: the {level} of a row chosen before looking. Those in the sentences hold for all values at once."]
+
+
 def _holds(row: Row, none: float) -> bool:
     """Return whether a difference is beyond chance and its interval holds no difference."""
     low, high = row["diff_low_all"], row["diff_high_all"]
@@ -205,7 +215,7 @@ def _reports(arguments: argparse.Namespace) -> Query:
         chosen = chosen.where(**{name: value})
     if arguments.range:
         first, _, last = arguments.range.partition(_JOINT)
-        return chosen.between(first, last or first)
+        return chosen.between(first, last or None)
     return chosen.last(arguments.last) if arguments.last else chosen
 
 

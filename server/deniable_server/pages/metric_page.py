@@ -69,7 +69,8 @@ def page_of(
     if view not in views:
         view = views[0]
     number = paging.number()
-    parts = picture(measured, order, view, number)
+    level = facts.get("level", LEVEL)
+    parts = picture(measured, order, view, number, level)
     paging.check(number, parts["pages"])
     period = data.period if data else period
     over_time = data.over_time if data else None
@@ -84,11 +85,11 @@ def page_of(
         "metric.html",
         app=app,
         m=facts | described(app, measured),
-        headline=headline(measured, days, facts.get("level", LEVEL)),
+        headline=headline(measured, days, level),
         basis=_basis(facts["included"], facts["periods"], declared.metric.period, measured.n, closed=facts.get("closed", True)),
         near=near(app, measured.id),
         offered=offered(facts["periods"], *(span.last for span in facts["included"] if period)),
-        levels=sorted({*LEVELS, facts.get("level", LEVEL)}),
+        levels=sorted({*LEVELS, level}),
         series=over_time,
         yes_or_no=any(row.value is True for row in measured.estimates),
         unit=unit,
@@ -190,12 +191,12 @@ def before(earlier: Earlier, level: float) -> dict[str, Any]:
     }
 
 
-def picture(measured: Estimates, order: str, view: str, page: int = 1) -> dict[str, Any]:
+def picture(measured: Estimates, order: str, view: str, page: int = 1, level: float = LEVEL) -> dict[str, Any]:
     """Draw the values in a view, on a page of `_MOST_ROWS` of them at most. Or draw the number."""
     if measured.number is not None:
         values = [value for value in measured.number.values if not isnan(value.frequency)]
         shares = chart.chart(values) if values else None
-        return {"number": number_page.view(measured.number, view), "values": shares, "chart": None, "pages": 1}
+        return {"number": number_page.view(measured.number, view, level), "values": shares, "chart": None, "pages": 1}
     rows = estimated(measured)
     if view == "consistent":
         rows = [_consistent(row, measured.n) for row in rows]

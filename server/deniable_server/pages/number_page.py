@@ -7,7 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.answer import figures
-from deniable_aggregator.answer.headline import figures_of
+from deniable_aggregator.answer.headline import figures_of, in_words
+from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_server.pages.parts import chart
 from deniable_server.pages.parts.chart import Scale
 
@@ -62,6 +63,7 @@ class NumberView:
 
     first: Figure  # what stands first: the median if the distribution is estimated, else the mean
     figures: tuple[Figure, ...]  # this one, the mean, the sum
+    words: str  # what the median and the means are, with their intervals; empty if that is said above
     ticks: tuple[Tick, ...]  # of the scale
     picture: NumberPicture | None  # None if only the mean is estimated
     quantiles: tuple[Quantile, ...]  # none if only the mean is estimated
@@ -71,6 +73,7 @@ class NumberView:
 def view(
     number: NumberEstimate,
     kind: str = VIEWS[0],  # of picture: one of `VIEWS`
+    level: float = LEVEL,  # of the intervals
 ) -> NumberView | None:
     """Describe what a page shows of a number; None without an estimate."""
     figures_listed = figures_of(number)
@@ -106,11 +109,19 @@ def view(
     return NumberView(
         first=listed[0],
         figures=tuple(listed),
+        words=_words(number, level),
         ticks=scale.ticks,
         picture=_picture(number.parts, scale, kind) if number.parts else None,
         quantiles=table,
         unresolved=_listed([row.share for row in table if not row.resolved]),
     )
+
+
+def _words(number: NumberEstimate, level: float) -> str:
+    """Say what the median and the means are. A mean alone is in the headline already."""
+    listed = [figure for figure in figures_of(number) if not figure.name.startswith("Sum")]
+    median = "Half of the answers are at most the median." if listed[0].name == "Median" else ""
+    return " ".join([*(in_words(number, figure, level) for figure in listed), median]).strip() if len(listed) > 1 else ""
 
 
 def _picture(parts: Sequence[NumberPart], scale: Scale, kind: str) -> NumberPicture:

@@ -33,8 +33,8 @@ class Verdict(Struct, frozen=True, forbid_unknown_fields=True):
     more: Annotated[
         Count | None,
         Meta(
-            description="About how many more reports of both arms find the planned difference in 80% of cases, if there is one; "
-            "of permanent responses how many more people. Null if it is decided, or not known."
+            description="About how many more reports of other people, in both arms, find the planned difference in 80% of cases, "
+            "if there is one; of permanent responses how many more people. Null if it is decided, or not known."
         ),
     ]
     periods: Annotated[

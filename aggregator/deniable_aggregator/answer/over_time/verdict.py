@@ -51,7 +51,12 @@ def verdict(
     periods = ceil(more / ((comparison.a.n + comparison.b.n) / len(comparison.b.included)))
     rate = f"at the rate so far, in {plural(periods, f'more {metric.period}')}"
     number = plural(more, "more report")
-    return Verdict("undecided", more, periods, f"{begin} About {number} of both arms together find it in 80% of cases: {rate}.")
+    return Verdict(
+        "undecided",
+        more,
+        periods,
+        f"{begin} About {number} of other people, in both arms together, find it in 80% of cases: {rate}.",
+    )
 
 
 def _place(metric: Metric, scale: str) -> Callable[[float], float]:

@@ -60,8 +60,8 @@ def main() -> int:
     row = "{:>5} " + "{:>13}" * len(columns) + "{:>9}" * 4 + "{:>8}"
     print(row.format("seed", *columns, "accepted", "counted", "unary", "weighed", "seconds"))
     total, faults = Run(0), 0
-    made = RelayStage if arguments.relay else Stage
-    with made(servers()[arguments.store], kind=arguments.kind, timeout=arguments.timeout) as stage:
+    kind = RelayStage if arguments.relay else Stage
+    with kind(servers()[arguments.store], kind=arguments.kind, timeout=arguments.timeout) as stage:
         for seed in range(arguments.seed, arguments.seed + arguments.runs):
             rate = 0.0 if arguments.only else 0.08
             run = stage.run(seed, arguments.seconds, troubles=troubles, least=arguments.least, rate=rate)

@@ -212,9 +212,9 @@ def relay(pools: int) -> tuple[list[list[str]], bool]:
     for name, size, epsilon, honest in cases:
         mechanism = mechanisms.make(name, domain_size=size, epsilon=epsilon)
         central = Crowd.of(mechanism, honest).epsilon(DELTA)
-        found = seen(mechanism, honest, DELTA, pools)
-        holds &= found <= central
-        rows.append([name, f"{size}", f"{honest:,}", f"{epsilon:g}", f"{central:.2f}", f"{found:.2f}"])
+        leak = seen(mechanism, honest, DELTA, pools)
+        holds &= leak <= central
+        rows.append([name, f"{size}", f"{honest:,}", f"{epsilon:g}", f"{central:.2f}", f"{leak:.2f}"])
     return rows, holds
 
 

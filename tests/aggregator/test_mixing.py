@@ -42,16 +42,16 @@ def test_a_crowd_of_one_hides_nothing():
 def test_what_is_planned_is_enough_and_hardly_less_is(size):
     """The error is reached with so many reports, at an epsilon that so many allow."""
     metric = listed(size)
-    found = mixing.ways(metric, WITHIN, 1.0)
+    both = mixing.ways(metric, WITHIN, 1.0)
 
     def needed(epsilon):
         return of_mechanisms(replace(metric, epsilon=f"{epsilon:g}"), WITHIN, names=("auto",))[0].users
 
-    assert found.alone == needed(1.0)
-    assert needed(found.local) <= found.mixed
-    fewer = int(found.mixed * 0.95)
+    assert both.alone == needed(1.0)
+    assert needed(both.local) <= both.mixed
+    fewer = int(both.mixed * 0.95)
     assert needed(mixing.largest_local(metric, fewer, 1.0)) > fewer
-    assert found.mixed * 5 < found.alone
+    assert both.mixed * 5 < both.alone
 
 
 def test_the_plan_says_both_ways(capsys):
@@ -60,10 +60,10 @@ def test_the_plan_says_both_ways(capsys):
     printed = capsys.readouterr().out
     assert "do not work together" in " ".join(printed.split())
     assert cli.main(["plan", "--values", "2", "--within", "0.02", "--central", "1", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert f"{found['mixed']:,}" in printed
-    assert f"{found['alone']:,}" in printed
-    assert (found["central"], found["delta"]) == (1.0, 1e-8)
+    both = json.loads(capsys.readouterr().out)
+    assert f"{both['mixed']:,}" in printed
+    assert f"{both['alone']:,}" in printed
+    assert (both["central"], both["delta"]) == (1.0, 1e-8)
 
 
 @pytest.mark.parametrize("more", [["--epsilon", "1"], ["--users", "100"], ["--segments", "2"], ["metrics.toml"]])

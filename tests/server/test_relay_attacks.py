@@ -55,14 +55,14 @@ def test_logs_joined_have_no_address(world, forwarded, caplog, tmp_path):
     headers |= {"X-Forwarded-For": ADDRESS, "Forwarded": f"for={ADDRESS}", "User-Agent": f"app from {ADDRESS}"}
     answer = world.relay.post("/v1/reports", data=encode("shop", world.reports("theme", [0] * 6)), headers=headers)
     assert answer.status_code == 202
-    kept = [path.read_bytes() for path in tmp_path.iterdir() if path.is_file()]
+    contents = [path.read_bytes() for path in tmp_path.iterdir() if path.is_file()]
     world.close()
     assert world.counted("theme") == {"platform=linux": 6}
-    kept += [path.read_bytes() for path in tmp_path.iterdir() if path.is_file()]
+    contents += [path.read_bytes() for path in tmp_path.iterdir() if path.is_file()]
     client = world.served.store._client
     stored = [client.dump(name) for name in client.scan_iter("*")]
     packed = bytes(map(int, ADDRESS.split(".")))
-    for content in (*kept, *stored, *(part for body, sent in forwarded for part in (body, repr(sent).encode()))):
+    for content in (*contents, *stored, *(part for body, sent in forwarded for part in (body, repr(sent).encode()))):
         assert ADDRESS.encode() not in content
         assert packed not in content
     assert ADDRESS not in caplog.text

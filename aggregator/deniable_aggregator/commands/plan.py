@@ -121,16 +121,16 @@ def _print_ways(arguments: argparse.Namespace, terms: Terms) -> int:
         rule = "--central goes with --within and the kind of one metric, and at most one --mechanism"
         raise ConfigurationError(f"{rule}, such as deniable plan --values 2 --within 0.02 --central 1")
     metric = replace(_described(arguments), mechanism=(arguments.mechanism or ["auto"])[0])
-    found = mixing.ways(metric, terms, central)
+    both = mixing.ways(metric, terms, central)
     if arguments.json:
-        print(json.dumps({"central": central, "delta": mixing.DELTA, "within": terms.within} | found._asdict()))
+        print(json.dumps({"central": central, "delta": mixing.DELTA, "within": terms.within} | both._asdict()))
         return 0
-    alone, mixed = (_NONE if number is None else f"{number:,}" for number in (found.alone, found.mixed))
+    alone, mixed = (_NONE if number is None else f"{number:,}" for number in (both.alone, both.mixed))
     print_table(
         [
             ["", "reports", "local epsilon"],
             ["without a relay", alone, f"{central:g}"],
-            ["with a relay", mixed, f"{found.local:g}"],
+            ["with a relay", mixed, f"{both.local:g}"],
         ]
     )
     print()

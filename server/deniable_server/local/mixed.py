@@ -148,8 +148,8 @@ def outcome(declared: Registry) -> dict[str, Any]:
     return {"operator": OPERATOR, "within": _WITHIN, "central": _CENTRAL, "epsilons": epsilons, "needs": needs}
 
 
-def show(console: Console, declared: Registry, found: dict[str, Any]) -> None:
-    """Show what `outcome` found: the local epsilon first."""
+def show(console: Console, declared: Registry, figures: dict[str, Any]) -> None:
+    """Show what `outcome` returns: the local epsilon first."""
     metrics: list[Metric] = list(declared.metrics.values())
     console.print(f"What {OPERATOR} changes. {relay.sentence(declared, metrics[0])}\n")
     both = Table(title="Epsilon of a report", title_justify="left")
@@ -164,7 +164,7 @@ def show(console: Console, declared: Registry, found: dict[str, Any]) -> None:
     table.add_column("metric")
     for heading in ("values", "without a relay", "with a relay", "local ε then"):
         table.add_column(heading, justify="right")
-    for need in found["needs"]:
+    for need in figures["needs"]:
         numbers = ["-" if number is None else f"{number:,}" for number in (need["alone"], need["mixed"])]
         table.add_row(need["metric"], str(need["values"]), *numbers, f"{need['local']:g}")
     console.print(table)

@@ -259,6 +259,6 @@ class RelayStage(Stage):
         run.done["too few"], run.done["strata"] = missing.total(), len(there)
         run.faults += [f"{number} reports of {stratum} are gone" for stratum, number in missing.items() if number >= LEAST]
         relay = {"forwarded": run.accepted.total(), "too_few": missing.total()}
-        said = {name: self._totals[name] for name in relay}
-        if said != relay:
-            run.faults.append(f"the relay says {said}, and the server knows {relay}")
+        stated = {name: self._totals[name] for name in relay}
+        if stated != relay:
+            run.faults.append(f"the relay says {stated}, and the server knows {relay}")

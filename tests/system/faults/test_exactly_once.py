@@ -98,10 +98,10 @@ def test_what_a_relay_accepts_is_counted_or_too_few(relayed, seed):
     assert run.accepted.total() > 0
     assert run.done["relay kills"] + run.done["relay deaths"] > 0
     relayed.kill_relay()
-    kept = [path for path in relayed.folder.rglob("*") if path.is_file()]
-    assert {"pools.db", "relay.log", "server.log", "workers.log"} <= {path.name for path in kept}
+    files = [path for path in relayed.folder.rglob("*") if path.is_file()]
+    assert {"pools.db", "relay.log", "server.log", "workers.log"} <= {path.name for path in files}
     address = bytes(map(int, ADDRESS.split(".")))
-    for path in kept:
+    for path in files:
         content = path.read_bytes()
         assert ADDRESS.encode() not in content, path
         assert path.suffix != ".db" or address not in content, path

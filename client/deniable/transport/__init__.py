@@ -77,9 +77,7 @@ class Sender:
     ) -> None:
         if not isinstance(settings, SenderSettings):
             raise ParameterError("settings: write SenderSettings(...), or leave it out", settings)
-        self._dsn = dsn
-        self._settings = settings
-        self._given_post = post
+        self._dsn, self._settings, self._given_post = dsn, settings, post
         self._spool = spool
         self._waiting = waiting
         self._delivered = delivered

@@ -118,8 +118,7 @@ def servers(
     serving: Callable[[], Sequence[str]] = list,  # returns the apps that a living server serves
 ) -> Finding:
     """Check that servers live, of which one takes reports and one shows results; the same may do both."""
-    running = _heard(store)
-    uploads, answers = (any(each.takes_uploads for each in running), any(each.answers for each in running))
+    running, uploads, answers = _heard(store)
     alive = f"{words(running)} alive"
     if uploads and answers:
         return Finding("servers", "ok", alive, app=store.app)
@@ -133,10 +132,8 @@ def servers(
         return Finding("servers", "fault", f"no server takes uploads: {alive}", meaning, remedy, store.app)
     if elsewhere := serving():
         more = f" and {len(elsewhere) - _NAMED} more" if len(elsewhere) > _NAMED else ""
-        seen, meaning = (
-            f"servers run, but serve {', '.join(elsewhere[:_NAMED])}{more} only",
-            "uploads and queries are answered 401",
-        )
+        seen = f"servers run, but serve {', '.join(elsewhere[:_NAMED])}{more} only"
+        meaning = "uploads and queries are answered 401"
         remedy = "restart them: they read the environment at their start, and SIGHUP has them read files only"
         return Finding("servers", "fault", seen, meaning, remedy, store.app)
     served = store.backlog() or KeyStore(store).load()
@@ -145,13 +142,13 @@ def servers(
     return Finding("servers", "fault" if served else "warning", seen, meaning, f"{remedy}, or `deniable serve`", store.app)
 
 
-def _heard(store: Store) -> list[registries.Loaded]:
-    """Return the living servers; while the store has just started, again until both kinds say so or all must have."""
+def _heard(store: Store) -> tuple[list[registries.Loaded], bool, bool]:
+    """Return the living servers, and whether both kinds are there; look again while the store has just started."""
     while True:
         running = [each for each in registries.running(store) if each.serves]
-        both = any(each.takes_uploads for each in running) and any(each.answers for each in running)
-        if both or registries.heard(store):
-            return running
+        uploads, answers = any(each.takes_uploads for each in running), any(each.answers for each in running)
+        if (uploads and answers) or registries.heard(store):
+            return running, uploads, answers
         time.sleep(_LOOK_SECONDS)
 
 

@@ -147,8 +147,7 @@ def _heard(store: Store) -> list[registries.Loaded]:
     """Return the living servers; while the store has just started, again until both kinds say so or all must have."""
     while True:
         running = [each for each in registries.running(store) if each.serves]
-        both = any(each.takes_uploads for each in running) and any(each.answers for each in running)
-        if both or registries.heard(store):
+        if (any(each.takes_uploads for each in running) and any(each.answers for each in running)) or registries.heard(store):
             return running
         time.sleep(_LOOK_SECONDS)
 

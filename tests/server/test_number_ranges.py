@@ -77,11 +77,11 @@ def test_a_range_is_a_row_with_a_share(shop):
 
 def test_a_row_of_a_range_says_to_what_it_was_rounded(shop):
     """As the page says it; so does the file, and the text of the command. Other rows have no note."""
-    of_parts, mean = rows(shop, metrics=["kept"], filters=within("20..100", "mean"))[::-1]
-    assert re.fullmatch(r"The range was rounded to the parts that devices report: \d+ to \d+ clicks\.", of_parts["note"])
+    share, mean = rows(shop, metrics=["kept"], filters=within("20..100", "mean"))[::-1]
+    assert re.fullmatch(r"The range was rounded to the parts that devices report: \d+ to \d+ clicks\.", share["note"])
     assert mean["note"] is None
     answer = shop.http.get("/api/v1/metrics/kept?value=20..100", headers={"Authorization": f"Bearer {READ}"}).get_json()
-    assert answer["number"]["range_share"]["says"].endswith(of_parts["note"])
+    assert answer["number"]["range_share"]["says"].endswith(share["note"])
     wait = rows(shop, metrics=["wait"], filters=within("300..700", "p50", "p99"))
     notes = {row["value"]: row["note"] for row in wait}
     assert notes["300..700"].endswith("may count on either side of it: the interval allows for that.")

@@ -76,7 +76,7 @@ class Hourly:
         # A trial needs no copies: it shows everything at once.
         now = int(self._store.now())
         if registry.publication.trial:
-            Pass(now, now, reports_counted(self._store, registry)).note(self._store)
+            Pass(now, now, _number(self._store, registry)).note(self._store)
             return
         due = -(-(now + _LEAST) // _HOUR) * _HOUR
         if not self._store.claim(schema.COPIED, due):
@@ -87,7 +87,7 @@ class Hourly:
             refused_reports.copy(self._store, self._store.table(schema.REFUSALS))
             complete = all(copied)
             if complete:
-                Pass(now - now % 60, due, reports_counted(self, registry)).note(self._store)
+                Pass(now - now % 60, due, _number(self, registry)).note(self._store)
         finally:
             if not complete:
                 self._store.release(schema.COPIED)
@@ -127,7 +127,7 @@ class Hourly:
         return {stratum for stratum in strata if stratum.period < first_open[stratum[:3]]}
 
 
-def reports_counted(source: Store | Hourly, registry: Registry) -> int:
+def _number(source: Store | Hourly, registry: Registry) -> int:
     """Count the reports of all metrics, by their sums or the copies."""
     number = 0
     for declared in map(Declared.of, registry.definitions):

@@ -21,7 +21,16 @@ def once(name: str, store: str, client: redis.Redis, fill: Callable[[], object])
     if filling not in _contents:
         with seeded(name):  # whichever test is the first
             fill()
-        _contents[filling] = [(key, max(client.pttl(key), 0), client.dump(key)) for key in client.scan_iter(count=1000)]
+        keys = list(client.scan_iter(count=1000))
+        with client.pipeline(transaction=False) as pipeline:
+            for key in keys:
+                pipeline.pttl(key).dump(key)
+            answers = pipeline.execute()
+        _contents[filling] = [
+            (key, max(lifetime, 0), content) for key, lifetime, content in zip(keys, answers[::2], answers[1::2], strict=True)
+        ]
         return
-    for key, lifetime, content in _contents[filling]:
-        client.restore(key, lifetime, content, replace=True)
+    with client.pipeline(transaction=False) as pipeline:  # one way there and back, and not one for each key
+        for key, lifetime, content in _contents[filling]:
+            pipeline.restore(key, lifetime, content, replace=True)
+        pipeline.execute()

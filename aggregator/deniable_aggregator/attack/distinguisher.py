@@ -17,7 +17,7 @@ from math import comb
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from deniable.errors import ParameterError
 from deniable_aggregator import checks
@@ -211,7 +211,7 @@ def _of_part(column: NDArray[Any], likely: Integers, unlikely: Integers, chance:
     expected = of * both / of.sum()
     used = both > 0
     statistic = (np.square(counts - expected)[:, used] / expected[:, used]).sum()
-    if used.sum() < 2 or chi2.sf(statistic, used.sum() - 1) > chance:  # noqa: PLR2004 - one bin separates nothing
+    if used.sum() < 2 or chdtrc(used.sum() - 1, statistic) > chance:  # noqa: PLR2004 - one bin separates nothing
         return None
     ratios = np.log((counts + _PRIOR) / (of + _PRIOR))
     return np.asarray((ratios[0] - ratios[1])[bins])

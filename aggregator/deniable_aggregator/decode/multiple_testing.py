@@ -46,7 +46,7 @@ def benjamini_hochberg(
 ) -> NDArray[np.bool_]:
     """Reject so that at most a share alpha of the rejected is true on average, if the tests are independent; (tests,)."""
     # Y. Benjamini, Y. Hochberg: Controlling the false discovery rate. JRSS B 57(1), 1995.
-    from scipy.stats import false_discovery_control  # noqa: PLC0415 - slow to import, and rarely needed
+    from scipy.stats import false_discovery_control  # slow to import, and rarely needed
 
     adjusted = false_discovery_control(np.minimum(np.nan_to_num(p_values, nan=1.0), 1.0))
     return np.asarray(adjusted <= alpha, np.bool_)

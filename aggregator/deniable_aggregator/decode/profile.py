@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import nnls
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from deniable_aggregator.decode.multiple_testing import tail
 
@@ -80,7 +80,7 @@ class Profile:
 
     def quantile(self, share: float, level: float) -> tuple[int, int, int]:
         """Return the indices of a quantile's place in the best fit, and of the first and the last place that can hold it."""
-        limit, last = float(chi2.ppf(1 - 2 * tail(level), 1)), self.places - 1
+        limit, last = float(chdtri(1, 2 * tail(level))), self.places - 1
         middle = min(int(np.searchsorted(self.cumulative, share)), last)
 
         def not_below(place: int) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtr, chdtri
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,7 +21,7 @@ FEWEST_PAIRS = 8
 
 _LAG = 4  # periods between two that are compared, where there is no cycle
 _KEPT = 0.8  # of the smallest differences; a lasting step makes the others large
-_SHRINK = float(chi2.cdf(chi2.ppf(_KEPT, 1), 3)) / _KEPT  # mean of these, in units of the variance
+_SHRINK = float(chdtr(3, chdtri(1, 1 - _KEPT))) / _KEPT  # mean of these, in units of the variance
 _DEGREES = 0.7  # of freedom of a pair
 _HALVINGS = 40
 

@@ -113,7 +113,7 @@ class Crowd:
     ) -> float:
         """Return a delta at which one report is (epsilon, delta)-private for an observer of the sum, rounded up."""
         from scipy.special import betainc  # noqa: PLC0415 - slow to import, and most accounts name no crowd
-        from scipy.stats import binom  # noqa: PLC0415
+        from scipy.stats import binom
 
         odds, n = exp(checks.nonnegative("epsilon", epsilon)), self.reports
         p, kinds = exp(self.local), self._kinds()

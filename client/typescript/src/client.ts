@@ -35,11 +35,11 @@ export interface Options<S extends Sheet> {
   readonly state?: "memory" | Store;
   /** The public key of a served registry, in base64: it can only turn metrics off and down. Without it none is asked for. */
   readonly registryKey?: string;
-  /** Whether mistakes of the app are thrown: an unusable DSN or registry, an undeclared metric or answer. */
+  /** Whether mistakes of the app are thrown, and not only named: an unusable DSN or registry, an undeclared metric or answer. */
   readonly strict?: boolean;
   /** For tests. */
   readonly now?: () => number;
-  readonly fetch?: typeof fetch;
+  fetch?: typeof fetch;
 }
 
 export interface Stats {
@@ -56,6 +56,16 @@ export interface Stats {
   readonly disabled: string | null;
 }
 
+/** What became of reports. If `why` is empty nothing failed: without `sent` there was nothing to send. */
+export interface Flushed {
+  /** How many the server took meanwhile. */
+  readonly sent: number;
+  /** How many wait: for another try, or until they may travel. */
+  readonly left: number;
+  /** Why some did not arrive, a code such as `unknown_key` or `no_answer`; empty if all did, or there were none. */
+  readonly why: string;
+}
+
 interface Prepared {
   readonly id: string;
   readonly oracle: Oracle;
@@ -65,11 +75,16 @@ interface Prepared {
 
 /** What the person's system says against telemetry, or null. */
 export function objection(): string | null {
-  const navigator = (globalThis as { navigator?: { doNotTrack?: unknown; globalPrivacyControl?: unknown } }).navigator;
-  if (navigator?.globalPrivacyControl === true) return "the browser says no (globalPrivacyControl)";
-  if (navigator?.doNotTrack === "1") return "the browser says no (doNotTrack)";
-  const env = (globalThis as { process?: { env?: { [name: string]: string | undefined } } }).process?.env ?? {};
-  const name = ["DENIABLE_DISABLED", "DO_NOT_TRACK"].find((each) => (env[each] ?? "0") !== "0" && env[each]);
+  const { navigator, process } = globalThis as {
+    navigator?: { doNotTrack?: unknown; globalPrivacyControl?: unknown };
+    process?: { env?: { [name: string]: unknown } };
+  };
+  const said: { [name: string]: unknown } = {
+    ...process?.env,
+    globalPrivacyControl: navigator?.globalPrivacyControl,
+    doNotTrack: navigator?.doNotTrack === "1",
+  };
+  const name = ["globalPrivacyControl", "doNotTrack", "DENIABLE_DISABLED", "DO_NOT_TRACK"].find((each) => said[each] && said[each] !== "0");
   return name ? `${name} is set` : null;
 }
 
@@ -112,21 +127,19 @@ export class Telemetry<S extends Sheet> {
   #open(options: Options<S>): void {
     const { registry } = options;
     const address = readDsn(options.dsn);
-    if (registry.format !== FORMAT || registry.relay) throw new TypeError("the registry has another format, or a relay");
-    if (registry.app !== address.app) throw new TypeError(`the DSN is for app "${address.app}", the registry for "${registry.app}"`);
+    if (registry.format !== FORMAT || registry.relay) throw new TypeError("the registry is not known here");
+    if (registry.app !== address.app) throw new TypeError(`the DSN is for "${address.app}", not "${registry.app}"`);
     const chosen = options.state === "memory" ? new MemoryStore(this.#now) : options.state;
-    if (!chosen && !globalThis.indexedDB) throw new TypeError("no database here: pass `state`");
+    if (!chosen && !globalThis.indexedDB) throw new TypeError("no database: pass `state`");
     this.#store = chosen ?? new BrowserStore(registry.app, this.#now);
     this.#budget = budgetOf(registry, this.#store.forgets);
-    const fetcher = options.fetch ?? ((input, init) => fetch(input, init));
-    this.#sender = new Sender(address, this.#store, this.#counts, () => this.agreed(), this.#now, fetcher);
+    this.#sender = new Sender(address, this.#store, this.#counts, () => this.agreed(), this.#now, (...call) => (options.fetch ?? fetch)(...call));
     this.#disabled = objection();
     for (const [id, metric] of Object.entries(registry.metrics)) {
       const why = this.#why(metric);
       if (why) this.#off[id] = why;
       else this.#metrics.set(id, this.#prepared(id, metric));
     }
-    if (Object.keys(this.#off).length) console.warn("deniable: these metrics are off:", this.#off);
     this.#listen("addEventListener");
     after(YOUNG, () => void this.#ask());
     if (this.agreed()) this.#later();
@@ -141,8 +154,8 @@ export class Telemetry<S extends Sheet> {
     const strange = metric.segments.find((name) => !this.options.registry.segments[name]?.includes(segments[name] ?? ""));
     const why = metric.off ?? refusal(metric);
     if (why) return why;
-    if (permanent && !this.#store.lasts) return "it needs a lasting state";
-    if (metric.allowance.cost > (cap ?? Infinity) * 1e6) return "it is above `caps`";
+    if (permanent && !this.#store.lasts) return "needs a lasting state";
+    if (metric.allowance.cost > (cap ?? Infinity) * 1e6) return "above `caps`";
     return strange === undefined ? null : `the segment "${strange}" has no declared value`;
   }
 
@@ -184,11 +197,7 @@ export class Telemetry<S extends Sheet> {
   #record(id: string, answer: unknown): Promise<boolean> | boolean {
     const prepared = this.#metrics.get(id);
     if (this.#disabled) return this.#drop("disabled");
-    if (!prepared) {
-      const off = Object.hasOwn(this.#off, id);
-      if (this.options.strict) throw new TypeError(off ? `${id} is off` : "no such metric is declared");
-      return this.#drop(off ? "off" : "unknown_metric");
-    }
+    if (!prepared) return this.#drop(Object.hasOwn(this.#off, id) ? "off" : "unknown_metric");
     if (!this.agreed()) return this.#drop("no_consent");
     const { oracle } = prepared;
     const { metric } = oracle;
@@ -202,6 +211,7 @@ export class Telemetry<S extends Sheet> {
       } catch {
         // an object of the app whose own methods fail is an undeclared answer
       }
+      if (at === null) this.#counts.undeclared++;
       let make: (state: State) => Made | string;
       if (metric.epsilon_permanent !== null) {
         // The position waits in memory for the transaction: only there it is known which response is kept for it.
@@ -211,7 +221,7 @@ export class Telemetry<S extends Sheet> {
         const payload = pack(metric.layout, ...oracle.randomize(at ?? standIn(metric, chance), chance));
         make = () => ({ payload, repeated: false });
       }
-      return this.#spend(prepared, now, wait, at === null, make);
+      return this.#spend(prepared, now, wait, make);
     });
   }
 
@@ -241,7 +251,6 @@ export class Telemetry<S extends Sheet> {
     prepared: Prepared,
     now: number,
     wait: number,
-    undeclared: boolean,
     make: (state: State) => Made | string,
   ): Promise<boolean> {
     const { id, segment, oracle } = prepared;
@@ -274,10 +283,6 @@ export class Telemetry<S extends Sheet> {
     } else {
       this.#drop(outcome);
     }
-    if (undeclared) {
-      this.#counts.undeclared++;
-      if (this.options.strict) throw new TypeError(`an answer to ${id} is not declared`);
-    }
     return queued;
   }
 
@@ -302,8 +307,8 @@ export class Telemetry<S extends Sheet> {
     }
   };
 
-  /** Send what may travel; return how many reports the server took meanwhile, and how many are left. */
-  async flush(): Promise<{ readonly sent: number; readonly left: number }> {
+  /** Send what may travel, and say what became of it. */
+  async flush(): Promise<Flushed> {
     const before = this.#counts.sent;
     let left = 0;
     try {
@@ -313,7 +318,7 @@ export class Telemetry<S extends Sheet> {
     } catch {
       this.#drop("state");
     }
-    return { sent: this.#counts.sent - before, left };
+    return { sent: this.#counts.sent - before, left, why: this.#sender?.why ?? "" };
   }
 
   /** Read from the state; where there is none, none is made. */

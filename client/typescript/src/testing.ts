@@ -2,6 +2,7 @@
 
 import type { Report } from "./wire/batch.js";
 import { Telemetry, type Options } from "./client.js";
+import { watch } from "./mistakes.js";
 import type { Sheet } from "./sheet.js";
 import { MemoryStore, type Waiting } from "./device/state.js";
 
@@ -29,6 +30,7 @@ export function capture<const S extends Sheet>(registry: S, options: Partial<Opt
     state: store,
     fetch: () => Promise.reject(new TypeError("a capture sends nothing")),
   });
+  telemetry.record = watch(telemetry as never, telemetry.record.bind(telemetry) as never) as typeof telemetry.record;
   return {
     telemetry,
     reports: () =>

@@ -10,7 +10,7 @@ def test_a_strict_page_reports_and_breaks_no_policy(site, context):
     """From a yes to a report, with a policy that forbids all but the page's own scripts and server."""
     page = visit(context, site)
     assert record(page)
-    assert page.evaluate("telemetry.flush()") == {"sent": 1, "left": 0}
+    assert page.evaluate("telemetry.flush()") == {"sent": 1, "left": 0, "why": ""}
     assert [report.metric for report in site.stub.reports] == ["theme"]
     assert page.evaluate("telemetry.sent().then((each) => each.length)") == 1
     assert page.evaluate("faults") == []
@@ -20,12 +20,12 @@ def test_without_a_yes_nothing_is_stored_or_sent(site, context):
     """Also not where the browser says no by itself."""
     page = visit(context, site, "?consent=no")
     assert not record(page)
-    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 0}
+    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 0, "why": ""}
     assert (databases(page), stats(page)["dropped"]) == ([], {"no_consent": 1})
     context.add_init_script("Object.defineProperty(Navigator.prototype, 'globalPrivacyControl', { get: () => true })")
     page = visit(context, site)
     assert not record(page)
-    assert (databases(page), stats(page)["disabled"]) == ([], "the browser says no (globalPrivacyControl)")
+    assert (databases(page), stats(page)["disabled"]) == ([], "globalPrivacyControl is set")
     assert site.stub.attempts == []
 
 
@@ -102,7 +102,7 @@ def test_what_could_not_be_sent_arrives_later_under_the_same_key(site, context):
     assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 1}
     context.set_offline(False)
     page = visit(context, site)
-    assert page.evaluate("telemetry.flush()") == {"sent": 1, "left": 0}
+    assert page.evaluate("telemetry.flush()") == {"sent": 1, "left": 0, "why": ""}
     assert (len(keys), {*keys}) == (4, {site.stub.attempts[0].key})
     assert len(site.stub.reports) == 1
 
@@ -113,6 +113,6 @@ def test_a_withdrawal_deletes_what_is_unsent(site, context):
     assert record(page)
     page.evaluate("agree(false); telemetry.setConsent(() => false)")
     page.evaluate("telemetry.setConsent(true)")
-    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 0}
+    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 0, "why": ""}
     assert site.stub.attempts == []
     assert not record(page)

@@ -63,7 +63,7 @@ def test_its_size(package):
     options = ["--bundle", "--splitting", "--format=esm", "--minify", "--outdir=build/bundle"]
     run("npx", "esbuild", "dist/index.js", *options, cwd=package)
     files = {path.name.partition("-")[0]: path.read_bytes() for path in (package / "build" / "bundle").iterdir()}
-    assert sorted(files) == ["explain", "index.js", "served"]
+    assert sorted(files) == ["explain", "index.js", "mistakes", "served"]
     assert len(gzip.compress(files["index.js"], 9)) <= MOST_BYTES
 
 

@@ -25,6 +25,8 @@ export function drop({ dropped }: Counts, reason: string, count = 1): void {
 
 interface Verdict {
   readonly what: "done" | "split" | "keep" | "lost" | "refused";
+  /** Why not all of it arrived: a code, or empty. */
+  readonly why: string;
   readonly rejected?: number;
   /** Places of groups of which a report was rejected. */
   readonly groups?: readonly number[];
@@ -40,8 +42,10 @@ export interface Answer {
 }
 
 export class Sender {
-  /** Whether the key was refused: then nothing is sent until the next start. */
-  refused = false;
+  /** Why the key was refused: then nothing is sent until the next start. Empty if it was not. */
+  refused = "";
+  /** Why reports did not arrive when last tried; empty if all did. */
+  why = "";
   /** Whether what waits is to be sent. What is recorded while batches are on their way waits for the next time. */
   #asked = false;
   #running: Promise<void> | undefined;
@@ -102,22 +106,22 @@ export class Sender {
   }
 
   async #sendAll(leaving: boolean): Promise<void> {
+    let lost = (this.why = this.refused);
     for (let tries = 0; this.allowed() && !this.refused; ) {
       const batch = await this.store.transactAll((state, outbox) => this.#next(state, outbox));
       if (!batch || !this.allowed()) return;
       const verdict = await this.#try(batch, leaving);
-      if (verdict.what === "refused") {
-        this.refused = true;
-        return;
-      }
-      if (verdict.what !== "keep") {
+      const { what, why, pause = 0 } = verdict;
+      this.why = lost || why;
+      if (what === "refused") this.refused = why;
+      else if (what !== "keep") {
         await this.store.transactAll((_, outbox) => this.#settle(outbox, batch, verdict));
+        lost = this.why;
         tries = 0;
-        continue;
+      } else {
+        if (++tries === TRIES || leaving) return;
+        await new Promise((resolve) => setTimeout(resolve, 1000 * Math.max(jitter() * 2 ** (tries - 1), pause)));
       }
-      if (++tries === TRIES || leaving) return;
-      const seconds = Math.max(jitter() * 2 ** (tries - 1), verdict.pause ?? 0);
-      await new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
     }
   }
 
@@ -175,7 +179,7 @@ export class Sender {
       });
       return verdictOf(status, content, retry, this.now());
     } catch {
-      return { what: "keep" }; // nobody knows whether it arrived, so it keeps its key
+      return { what: "keep", why: "no_answer" }; // nobody knows whether it arrived, so it keeps its key
     }
   }
 
@@ -215,18 +219,19 @@ function taken(batch: Batch, rejected: readonly number[]): Report[] {
 
 export function verdictOf(status: number, answer: unknown, retry: string | null, now: number): Verdict {
   if (status === 202) {
-    const { rejected, errors } = (answer ?? {}) as { rejected?: number; errors?: { group: number }[] };
-    return { what: "done", rejected: rejected ?? 0, groups: (errors ?? []).map((error) => error.group) };
+    const { rejected = 0, errors = [] } = (answer ?? {}) as { rejected?: number; errors?: { group: number; code: string }[] };
+    return { what: "done", why: errors[0]?.code ?? "", rejected, groups: errors.map((error) => error.group) };
   }
-  if (status === 413) return { what: "split" };
+  if (status === 413) return { what: "split", why: "" };
   const { type, code } = (answer ?? {}) as { type?: unknown; code?: string };
   // Only a deniable server's refusal costs a report. A portal or a proxy may answer anything.
-  if (type === `urn:deniable:problem:${code}` && status >= 400 && status < 500) {
-    if (status === 401 || status === 403) return { what: "refused" };
-    if (status !== 408 && status !== 429) return { what: "lost" };
+  const ours = type === `urn:deniable:problem:${code}`;
+  if (ours && status >= 400 && status < 500) {
+    if (status === 401 || status === 403) return { what: "refused", why: code! };
+    if (status !== 408 && status !== 429) return { what: "lost", why: code! };
   }
   const seconds = Number(retry) || (Date.parse(retry!) - now) / 1000 || 0;
-  return { what: "keep", pause: Math.min(Math.max(seconds, 0), LONGEST_WAIT) };
+  return { what: "keep", why: ours ? code! : `${status}`, pause: Math.min(Math.max(seconds, 0), LONGEST_WAIT) };
 }
 
 async function gzip(body: string): Promise<ArrayBuffer | undefined> {

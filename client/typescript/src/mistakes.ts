@@ -1,0 +1,191 @@
+/** Mistakes of an app, in words. It is loaded where the page or the server is on this machine, and nowhere else: lines name answers. */
+
+import type { Options, Telemetry } from "./client.js";
+import type { Sheet, SheetMetric } from "./sheet.js";
+
+const KEPT = "the reports are kept, and sent again later";
+const REGISTRY = "write the registry of this page anew from the server's metrics.toml, or give the server yours and start it again";
+
+/** What happened and what to do, by the reason why an answer is not reported. */
+const REASONS: { readonly [reason: string]: string } = {
+  no_consent: "nobody has agreed, so nothing is recorded; call setConsent(true) once the person has said yes: only `true` is a yes",
+  disabled: "",
+  unknown_metric: "",
+  off: "",
+  expired: "its collection has ended; write a later `expires` in metrics.toml, for the page and for the server",
+  not_sampled: "`sample` has left this answer out; that is normal",
+  this_period:
+    "this browser has made its reports of this period; that is normal. To record once more while you develop, open a private window, or pass state: \"memory\"",
+  budget:
+    "there is no budget left for it now. A browser that is new earns its budget in 30 days, and answers one question at first. To try all while you develop, pass state: \"memory\"",
+  queue_full: "too many reports wait to be sent; see whether the server answers, and record less",
+  refused_key: "the server has refused the key of the DSN, so nothing is recorded until the page is loaded again; correct the DSN",
+  state: "what was spent cannot be read or written, so nothing is recorded; let the page use its database, or pass state: \"memory\"",
+  error: "an unexpected error happened, and the page was not disturbed; `strict: true` throws it",
+};
+
+const SWAPPED = "the arguments are swapped; write the metric first, and then the answer";
+
+/** What to do, by the code of the server or the lack of an answer. */
+const REMEDIES: { readonly [code: string]: string } = {
+  no_answer: `no answer came; start the server (\`deniable serve\`) at the DSN's host and port. If it runs, the page's policy needs it in connect-src, and DENIABLE_CORS_ORIGINS the page's origin; ${KEPT}`,
+  unknown_key: "write the DSN that `deniable serve` prints",
+  unknown_metric: REGISTRY,
+  unknown_version: REGISTRY,
+  definition_mismatch: REGISTRY,
+  segment: REGISTRY,
+  period: REGISTRY,
+  period_closed: "see whether this machine's clock is right; else raise `grace`",
+  period_not_open: "set the clock of this machine, or of the server",
+};
+
+type Client = Telemetry<Sheet> & { readonly options: { fetch?: typeof fetch } };
+type Record_ = (id: string, answer: unknown) => Promise<boolean>;
+
+/** Name each mistake once for each metric and reason, on the console. Return `record` as it is watched: answers one after another. */
+export function watch(client: Client, record: Record_): Record_ {
+  const said = new Set<string>();
+  const tell = (lines: () => Line[], strict?: boolean): void => {
+    if (strict) {
+      const [[subject, , words]] = lines() as [Line];
+      throw new TypeError(`${subject}: ${words}`);
+    }
+    try {
+      for (const [subject, reason, words] of lines()) {
+        if (words && !said.has(`${subject} ${reason}`)) console.warn(`deniable: ${subject}: ${reason}: ${words}`);
+        said.add(`${subject} ${reason}`);
+      }
+    } catch {
+      // a line less
+    }
+  };
+  const { options } = client;
+  const asked = options.fetch ?? fetch;
+  options.fetch = async (input, init) => {
+    const body = await plain(init?.body);
+    const failed = (why: string, content?: unknown): void => tell(() => (client.agreed() ? ofUpload(why, content, body) : []));
+    const response = await asked(input, init).catch((error: unknown) => {
+      failed("no_answer");
+      throw error;
+    });
+    const content: unknown = await response.clone().json().catch(() => null);
+    if (init?.method === "POST") failed(String(response.status), content);
+    return response;
+  };
+  tell(() => Object.keys(client.stats().off).flatMap((id) => ofAnswer(client, "off", id, undefined)));
+  let before: Promise<unknown> = Promise.resolve();
+  return (id, answer) => {
+    const watched = async (): Promise<boolean> => {
+      const { dropped, undeclared } = client.stats();
+      const queued = await record(id, answer);
+      const now = client.stats();
+      const reason = Object.keys(now.dropped).find((each) => each in REASONS && now.dropped[each] !== dropped[each]);
+      const { strict } = options;
+      if (!queued && reason) tell(() => ofAnswer(client, reason, id, answer), strict && ["off", "unknown_metric"].includes(reason));
+      if (now.undeclared > undeclared) tell(() => ofAnswer(client, "undeclared", id, answer), strict);
+      else if (queued) tell(() => ofAnswer(client, "clipped", id, answer));
+      return queued;
+    };
+    const watching = before.then(watched);
+    before = watching.catch(() => undefined);
+    return watching;
+  };
+}
+
+type Line = readonly [subject: string, reason: string, words: string];
+
+function ofAnswer(client: Client, reason: string, id: string, answer: unknown): Line[] {
+  const { registry } = client.options;
+  const metric = Object.hasOwn(registry.metrics, id) ? registry.metrics[id] : undefined;
+  const { off, disabled } = client.stats();
+  if (reason === "disabled") {
+    const sealed = registry.relay ? ". Reports of this app are sealed for a relay, which a page cannot do" : "";
+    return [["all metrics", reason, `the client is off: ${disabled}${sealed}; nothing is recorded meanwhile`]];
+  }
+  if (reason === "off") return [[id, reason, `the metric is off: ${off[id]}${segments(client.options, metric)}`]];
+  if (reason === "unknown_metric") {
+    if (typeof answer === "string" && Object.hasOwn(registry.metrics, answer)) return [[answer, "swapped", SWAPPED]];
+    const meant = nearest(String(id), Object.keys(registry.metrics));
+    return [[seen(id), reason, `the registry does not declare the metric; correct the name, or add it to metrics.toml${meant}`]];
+  }
+  if (reason === "undeclared") return [[id, reason, undeclared(metric!, answer)]];
+  if (reason === "clipped") return [[id, reason, clipped(metric!, answer)]];
+  const alike = ["no_consent", "queue_full", "refused_key", "state"].includes(reason);
+  return [[alike ? "all metrics" : id, reason, REASONS[reason]!]];
+}
+
+/** Say which segment is missing; empty if none is. */
+function segments({ registry, segments = {} }: Options<Sheet>, metric: SheetMetric | undefined): string {
+  const name = metric?.segments.find((each) => !registry.segments[each]?.includes(segments[each] ?? ""));
+  const values = name && registry.segments[name];
+  return values ? `; pass segments: { ${name}: ${JSON.stringify(values[0])} } to init, with one of ${values.join(", ")}` : "";
+}
+
+function undeclared(metric: SheetMetric, answer: unknown): string {
+  const { type, values, range, none, other } = metric;
+  const listed = (values ?? []).slice(0, 20).map((value) => seen(value));
+  const allowed = listed.length
+    ? `${type === "set" ? "an answer is a list or set of" : "an answer is one of"} ${listed.join(", ")}${values!.length > 20 ? " and others" : ""}`
+    : `an answer is ${range ? `a number from ${range[0]} to ${range[1]}` : type === "key" ? "a whole number of 64 bits" : "a text"}`;
+  const texts = (values ?? []).filter((value): value is string => typeof value === "string");
+  const parts = type === "set" && (Array.isArray(answer) || answer instanceof Set) ? [...answer] : [answer];
+  const odd = parts.find((part) => typeof part === "string" && !texts.includes(part));
+  const meant = typeof odd === "string" ? nearest(odd, texts) : "";
+  const instead = other !== null ? seen(other) : type === "number" ? (none ?? "the low end of the range") : "a random one";
+  return `${seen(answer)} is not declared: ${allowed}${meant || "."} If a report is made now, it says ${instead} instead`;
+}
+
+function clipped({ range, unit }: SheetMetric, answer: unknown): string {
+  const beyond = range && answer != null && (Number(answer) < Number(range[0]) || Number(answer) > Number(range[1]));
+  const words = () => `${seen(answer)} is beyond the range, ${range![0]} to ${range![1]}${unit ? ` ${unit}` : ""}`;
+  return beyond ? `${words()}: a report says the nearer end; see whether the unit is right, or widen \`range\`` : "";
+}
+
+/** Read the body of an upload. */
+async function plain(body: unknown): Promise<string> {
+  if (!(body instanceof ArrayBuffer)) return typeof body === "string" ? body : "{}";
+  return new Response(new Blob([body]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+}
+
+function ofUpload(why: string, content: unknown, body: string): Line[] {
+  const { type, code, detail, errors } = (content ?? {}) as {
+    type?: unknown; code?: string; detail?: unknown; errors?: { group: number; code: string; detail?: unknown }[];
+  };
+  const ours = typeof code === "string" && type === `urn:deniable:problem:${code}`;
+  if (Array.isArray(errors) && errors.length) {
+    const { groups } = JSON.parse(body) as { groups?: { metric: string }[] };
+    return errors.map((each) => [groups?.[each.group]?.metric ?? "upload", String(each.code), remedied(String(each.code), each.detail)]);
+  }
+  return why === "202" ? [] : [["upload", ours ? code : why, remedied(ours ? code : why, detail)]];
+}
+
+function remedied(code: string, detail: unknown): string {
+  const foreign = /^\d/.test(code) ? `what answered is no deniable server; see what listens at the DSN's host and port. ${KEPT}` : "";
+  const words = [typeof detail === "string" ? detail.slice(0, 300) : "", REMEDIES[code] ?? foreign].filter(Boolean);
+  return words.join("; ") || "the server refuses it; read its log";
+}
+
+/** Write a value of the page, cut. */
+function seen(value: unknown): string {
+  const text = typeof value === "string" || Array.isArray(value) ? JSON.stringify(value) : String(value);
+  return text.length > 60 ? `${text.slice(0, 60)}...` : text;
+}
+
+/** Ask whether the word most like another one was meant; empty if none is like it. */
+function nearest(word: string, words: readonly string[]): string {
+  const [best] = words.map((each) => [distance(word.toLowerCase(), each.toLowerCase()), each] as const).sort(([a], [b]) => a - b);
+  return best && best[0] <= Math.max(1, best[1].length / 3) ? `; did you mean ${seen(best[1])}?` : "";
+}
+
+/** How many letters must be changed, added or left out. */
+function distance(one: string, other: string): number {
+  let row = Array.from({ length: other.length + 1 }, (_, i) => i);
+  for (let i = 1; i <= Math.min(one.length, 100); i++) {
+    const next = [i];
+    for (let j = 1; j <= other.length; j++) {
+      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + Number(one[i - 1] !== other[j - 1])));
+    }
+    row = next;
+  }
+  return row.at(-1)!;
+}

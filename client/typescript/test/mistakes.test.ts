@@ -1,0 +1,118 @@
+/** Mistakes of an app are named where it is developed, once, and nowhere else. */
+
+import "fake-indexeddb/auto";
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { init } from "../src/index.js";
+import type { Options, Telemetry } from "../src/client.js";
+import { MemoryStore } from "../src/device/state.js";
+import type { Sheet } from "../src/sheet.js";
+import { WIRE } from "./vectors.js";
+
+const HERE = "http://pk_test@localhost:8080/shop";
+const AWAY = "https://pk_test@telemetry.invalid/shop";
+const NOW = Date.parse("2026-11-21T10:00:00Z");
+const lines: string[] = [];
+console.warn = (line: unknown) => void lines.push(String(line));
+
+class Lasting extends MemoryStore {
+  override readonly lasts = true;
+}
+
+interface Client {
+  readonly telemetry: Telemetry<Sheet>;
+  record(metric: string, answer: unknown): Promise<boolean>;
+}
+
+function client(options: Partial<Options<Sheet>> = {}): Client {
+  lines.length = 0;
+  const segments = { platform: "linux", version: "2.4" };
+  const fetch = async (): Promise<Response> => Response.json({ accepted: 1, rejected: 0, errors: [] }, { status: 202 });
+  const shared = { registry: WIRE, consent: true, segments, state: new Lasting(), now: () => NOW, fetch };
+  const telemetry = init<Sheet>({ dsn: HERE, ...shared, ...options });
+  return { telemetry, record: (metric, answer) => telemetry.record(metric, answer as never) };
+}
+
+/** The lines about metrics that a test is about; those of mechanisms that are not here come at each start. */
+const said = (): string[] => lines.filter((line) => !line.includes(": off: the metric is off: the mechanism"));
+
+test("each mistake is named at once, with what to do, and once", async () => {
+  const number = "mean";
+  for (const [id, answer, line] of [
+    ["gr", "0", /^deniable: "gr": unknown_metric: .*; did you mean "grr"\?$/],
+    ["0", "grr", /^deniable: grr: swapped: the arguments are swapped; write the metric first/],
+    ["oue", "A", /^deniable: oue: undeclared: "A" is not declared: an answer is one of "a", .*; did you mean "a"\? If a report is made now/],
+    [number, 1e9, /^deniable: mean: clipped: 1000000000 is beyond the range, /],
+    [number, "12", /^deniable: mean: undeclared: "12" is not declared: an answer is a number from /],
+    ["set", "a", /^deniable: set: undeclared: "a" is not declared: an answer is a list or set of "a", /],
+  ] as const) {
+    const { record } = client();
+    for (let time = 0; time < 2; time++) await record(id, answer);
+    const [first, ...others] = said();
+    assert.match(first!, line);
+    assert.ok(others.every((each) => each.includes(": this_period: ") || each.includes(": clipped: ")), others.join());
+  }
+});
+
+test("whatever drops an answer says so", async () => {
+  const seldom = { ...WIRE, metrics: { grr: { ...WIRE.metrics["grr"]!, sample: "0" } } };
+  const poor = { ...WIRE, budget: { per_month: 0, lifetime: 0 } };
+  const over = { ...WIRE, metrics: { grr: { ...WIRE.metrics["grr"]!, expires: "2020-01-01" } } };
+  for (const [options, line, times] of [
+    [{}, /^deniable: grr: this_period: this browser has made its reports of this period; that is normal/, 2],
+    [{ consent: false }, /^deniable: all metrics: no_consent: nobody has agreed, .* call setConsent\(true\)/, 1],
+    [{ registry: poor }, /^deniable: grr: budget: there is no budget left for it now/, 1],
+    [{ registry: over }, /^deniable: grr: expired: its collection has ended; /, 1],
+    [{ registry: seldom }, /^deniable: grr: not_sampled: /, 1],
+  ] as const) {
+    const { record } = client(options);
+    for (let time = 0; time < times; time++) await record("grr", "0");
+    assert.match(said()[0] ?? "", line);
+  }
+  const { record } = client({ segments: {} });
+  await record("subset", "dark");
+  assert.ok(said().some((each) => /^deniable: subset: off: .*; pass segments: \{ platform: "linux" \} to init, with one of /.test(each)), lines.join());
+});
+
+test("what a server refuses, and that none answers, is said with the metric and the remedy", async () => {
+  const problem = (code: string, detail: string) => ({ type: `urn:deniable:problem:${code}`, code, detail });
+  const errors = [{ group: 0, code: "definition_mismatch", count: 1, detail: "the device's registry differs" }];
+  for (const [answer, why, line, left] of [
+    [Response.json(problem("other_app", "the key is of app blog"), { status: 403 }), "other_app", /^deniable: upload: other_app: the key is of app blog$/, 1],
+    [Response.json({ ...problem("all_rejected", "none"), errors }, { status: 422 }), "all_rejected", /^deniable: grr: definition_mismatch: the device's registry differs; write the registry of this page anew/, 0],
+    [Response.json({ accepted: 0, rejected: 1, errors }, { status: 202 }), "definition_mismatch", /^deniable: grr: definition_mismatch: /, 0],
+  ] as const) {
+    const { telemetry, record } = client({ fetch: async () => answer });
+    await record("grr", "0");
+    assert.deepEqual(await telemetry.flush(), { sent: 0, left, why });
+    assert.match(said()[0]!, line);
+  }
+  const { telemetry, record } = client({ fetch: async () => { setTimeout(() => telemetry.setConsent(false), 0); throw new TypeError("no"); } });
+  await record("grr", "0");
+  assert.equal((await telemetry.flush()).why, "no_answer");
+  assert.match(said()[0]!, /^deniable: upload: no_answer: no answer came; start the server \(`deniable serve`\)/);
+});
+
+test("flush tells nothing to send from what has arrived", async () => {
+  const { telemetry, record } = client();
+  assert.deepEqual(await telemetry.flush(), { sent: 0, left: 0, why: "" });
+  await record("grr", "0");
+  assert.deepEqual(await telemetry.flush(), { sent: 1, left: 0, why: "" });
+});
+
+test("elsewhere nothing is named, and no line has an answer", async () => {
+  for (const dsn of [AWAY, "https://pk_test@localhost.example.com/shop", "https://pk_test@127.example.com/shop"]) {
+    const { record } = client({ dsn });
+    for (const [id, answer] of [["gr", "0"], ["0", "grr"], ["oue", "A"], ["mean", 1e9]] as const) await record(id, answer);
+    assert.deepEqual(lines, []);
+  }
+});
+
+test("a strict client throws them, wherever its server is", async () => {
+  const { record } = client({ dsn: AWAY, strict: true });
+  await assert.rejects(record("gr", "0"), /^TypeError: "gr": .*; did you mean "grr"\?$/);
+  await assert.rejects(record("oue", "A"), /^TypeError: oue: "A" is not declared: /);
+  await assert.rejects(record("coin", true), /^TypeError: coin: the metric is off: the mechanism "coin" is not known here$/);
+  assert.equal(await record("grr", "0"), true);
+  assert.equal(await record("grr", "0"), false);
+});

@@ -28,6 +28,7 @@ from deniable.registry import period
 from deniable.served_registry.restrictions import Restriction
 from deniable.served_registry.signature import Envelope
 from deniable.source import Source
+from deniable.wire import sealing
 from deniable.wire.batch import Batch
 from deniable.wire.layout import Layout
 from deniable.wire.report import Report, Stratum, encode
@@ -114,7 +115,7 @@ class Answers:
     device = None
 
     def hello(self, _):
-        return {"protocol": 1, "client": "deniable for Python", "level": 3}
+        return {"protocol": 1, "client": "deniable for Python", "level": 3 if sealing.lacking() else 4}
 
     def sheet(self, request):
         known = [name for name, sheet in vectors().sheets().items() if sheet == request["sheet"]]
@@ -200,6 +201,15 @@ class Answers:
         }
         return {"metrics": {id_: limits.get(id_) for id_ in written}}
 
+    def seal(self, request):
+        if lack := sealing.lacking():
+            return {"unsupported": lack}
+        number, public = request["key"].split(":")
+        stratum = Stratum(*(request[name] for name in Stratum._fields))
+        seal = sealing.Sealer(request["app"], int(number), b64decode(public))
+        sealed = [seal(Report(stratum, bytes.fromhex(payload))).sealed for payload in request["payloads"]]
+        return {"sealed": [each.hex() for each in sealed]}
+
     def verify(self, request):
         until = request["valid_until"] and date.fromisoformat(request["valid_until"])
         try:
@@ -260,6 +270,14 @@ class Mistaken(Answers):
         if "report" in sys.argv:
             answer["payload"] = f"{int(answer['payload'], 16) ^ 1:0{len(answer['payload'])}x}"
         return answer
+
+    def seal(self, request):
+        if "seal-segment" in sys.argv:
+            request |= {"segment": "platform=other"}
+        sealed = super().seal(request)["sealed"]
+        if "seal-plain" in sys.argv:
+            return {"sealed": request["payloads"]}
+        return {"sealed": sealed[:1] * 2 if "seal-same" in sys.argv else sealed}
 
     def consent(self, request):
         return {} if "consent" in sys.argv else super().consent(request)

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 HERE = ROOT / "client" / "deniable" / "conformance" / "vectors"
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
+import mixing  # noqa: E402
 from wire_page import block, rows  # noqa: E402
 
 from deniable import mechanisms  # noqa: E402
@@ -562,11 +563,28 @@ def unknown_scripts() -> list[dict[str, Any]]:
     ]
 
 
+def sealed_scripts() -> list[dict[str, Any]]:
+    """Return those of sealed reports: what a device seals twice opens as the payload, for its own place only."""
+    scripts = []
+    for row in rows("sealed"):
+        number, payload = int(row["number"]), row["payload"]
+        place = {"metric": row["metric"], "version": int(row["version"]), "fingerprint": row["fingerprint"]}
+        place |= {"period": row["period"], "segment": row["segment"].strip("-")}
+        ask = {"do": "seal", "app": row["app"], **place, "key": f"{number}:{b64encode(mixing.PUBLIC).decode()}"}
+        report = {"number": number, "bytes": len(payload) // 2 + 49, "payload": payload}
+        answer = {"reports": [report, report], "differ": True}
+        each = script(4, f"seal {row['metric']}", [(ask | {"payloads": [payload, payload]}, answer)])
+        each["steps"][0]["opens"] = mixing.PRIVATE.hex()
+        scripts.append(each)
+    return scripts
+
+
 def documents() -> dict[str, str]:
     """Return the text of each file, by its name."""
     files = {
         "vectors.json": page_scripts(),
         "wider.json": wider_scripts(),
+        "sealed.json": sealed_scripts(),
         "device.json": device_scripts() + served_scripts() + unknown_scripts(),
     }
     return {name: written(scripts) for name, scripts in files.items()}

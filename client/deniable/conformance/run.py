@@ -10,6 +10,8 @@ from deniable.conformance.adapter import PROTOCOL, Adapter
 from deniable.conformance.scripts import LEVELS, Script, load
 from deniable.errors import ConfigurationError
 from deniable.testing.stub import StubServer
+from deniable.wire import sealing
+from deniable.wire.report import Stratum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -91,11 +93,34 @@ def _put(adapter: Adapter, script: Script) -> Failure | str | None:
         for step in script.steps:
             request, expected = step["ask"], step["answer"]
             answer = _serve(server, request) if request.get("do") is None else adapter.ask(_addressed(request, server))
+            if "opens" in step and sealing.lacking():
+                return "without deniable[relay], which opens what is sealed"
             if "unsupported" in answer:
                 return None if script.sheets else str(request["do"])
+            if "opens" in step:
+                answer = _opened(request, answer, bytes.fromhex(step["opens"]))
             if not _agrees(answer, expected):
                 return Failure(script, request, answer, expected)
     return None
+
+
+def _opened(request: dict[str, Any], answer: dict[str, Any], private: bytes) -> dict[str, Any]:
+    """Return an answer with what its sealed reports have inside; null if one does not open."""
+    # A client draws a key pair for each, so no sealed report is known before.
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - only sealed reports need it
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey  # noqa: PLC0415
+
+    key, number = X25519PrivateKey.from_private_bytes(private), int(request["key"].partition(":")[0])
+    info = sealing.binding(request["app"], Stratum(*(request[name] for name in Stratum._fields)), number)
+    suite = sealing.suite()
+    try:
+        sealed = [bytes.fromhex(each) for each in answer["sealed"]]
+        reports = [
+            {"number": each[0], "bytes": len(each), "payload": suite.decrypt(each[1:], key, info=info).hex()} for each in sealed
+        ]
+    except (KeyError, TypeError, ValueError, IndexError, InvalidTag):
+        return answer | {"reports": None}
+    return answer | {"reports": reports, "differ": len({each[1:33] for each in sealed}) == len(sealed)}
 
 
 def _addressed(request: dict[str, Any], server: StubServer) -> dict[str, Any]:

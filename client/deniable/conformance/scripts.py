@@ -12,6 +12,7 @@ LEVELS = {
     1: "metrics that keep nothing",
     2: "permanent responses",
     3: "numbers, sets, all mechanisms, served restrictions",
+    4: "sealed reports for a relay",
 }
 _VERSION = 1
 _FOLDER = Path(__file__).with_name("vectors")
@@ -25,7 +26,7 @@ class Script(NamedTuple):
     level: int  # the level that needs it
     sheet: dict[str, Any] | None  # what the adapter must have loaded before
     sheets: bool  # whether it is about how sheets are read; a client may have another way to its registry
-    steps: list[dict[str, Any]]  # `ask` or `server`, and `answer`
+    steps: list[dict[str, Any]]  # `ask` or `server`, and `answer`; with `opens` the private key of what is sealed
 
     @property
     def metrics(self) -> set[str]:

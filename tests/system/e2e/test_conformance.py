@@ -19,10 +19,10 @@ def test_our_sdk_conforms(capsys):
     """It passes every script of every level, and refuses none."""
     assert main(["conformance", "--", sys.executable, ADAPTER]) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0] == "deniable for Python, which claims level 3"
-    passed = [int(line.split(": ")[1].split(" passed")[0]) for line in printed[1:4]]
+    assert printed[0] == "deniable for Python, which claims level 4"
+    passed = [int(line.split(": ")[1].split(" passed")[0]) for line in printed[1:5]]
     assert sum(passed) == len(scripts.load()) > 600
-    assert all(line.endswith(" passed, 0 failed, 0 refused") for line in printed[1:4])
+    assert all(line.endswith(" passed, 0 failed, 0 refused") for line in printed[1:5])
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,13 @@ def test_a_mistake_is_found(mistake, script, capsys):
     printed = capsys.readouterr()
     assert script in printed.err
     assert printed.out.endswith("it does NOT conform\n")
+
+
+@pytest.mark.parametrize("mistake", ["same", "segment", "plain"])
+def test_what_is_not_sealed_as_it_must_be_is_found(mistake, capsys):
+    """Two reports with one key pair, one that is bound to another segment, and one that is not sealed."""
+    assert main(["conformance", "--", sys.executable, ADAPTER, f"seal-{mistake}"]) == 1
+    assert "sealed, seal ui.theme (level 4)" in capsys.readouterr().err
 
 
 def test_what_a_client_claims_it_must_not_refuse(capsys):

@@ -56,6 +56,7 @@ def test_it_conforms(package, node, capsys):
     assert ", 0 failed, " in printed[3]
     refused = {name.partition(".")[0] for name in printed[3].partition("refused: ")[2].split(", ")}
     assert refused == {"cms", "cms_text", "coin", "dbitflip", "general_hadamard", "google_rappor", "hcms", "tree_hist"}
+    assert printed[4].endswith(": 0 passed, 0 failed, 2 refused: seal")
 
 
 def test_its_size(package):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from itertools import pairwise
 from math import ceil, exp, floor, inf, log, log10
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -191,6 +193,12 @@ def _begin(name: str, length: str, month: str) -> str:
     return f"{begins.day} {begins:{month} %Y}{begins:, %H:%M}" if length == "hour" else f"{begins.day} {begins:{month} %Y}"
 
 
+def hour(moment: datetime) -> str:
+    """Write a full hour in few letters; of today without its date."""
+    is_today = moment.date() == datetime.now(UTC).date()
+    return f"{'today' if is_today else f'{moment.day} {moment:%b %Y}'}, {moment:%H:%M} UTC"
+
+
 def brief_range(since: str, last: str, length: str) -> str:
     """Write two periods in few letters, such as `17 to 24 Nov 2026`; what both have in common once."""
     first, end = _begin(since, length, "%b"), _begin(last, length, "%b")
@@ -293,6 +301,22 @@ def within(sentence: str) -> str:
 def beginning(sentence: str) -> str:
     """Write a sentence of ours with a capital, unless it begins with a value."""
     return f"{sentence[:1].upper()}{sentence[1:]}"
+
+
+def first_sentence(text: str) -> tuple[str, str]:
+    """Part a text of ours after its first sentence; a full stop within a quoted value ends none.
+
+    Examples
+    --------
+    >>> first_sentence("\u201cA. B\u201d leads. Which is first?"), first_sentence("None.")
+    (('\u201cA. B\u201d leads.', 'Which is first?'), ('None.', ''))
+    """
+    depth = 0
+    for at, (letter, follows) in enumerate(pairwise(text)):
+        depth += (letter == "\N{LEFT DOUBLE QUOTATION MARK}") - (letter == "\N{RIGHT DOUBLE QUOTATION MARK}")
+        if letter == "." and follows == " " and depth <= 0:
+            return text[: at + 1], text[at + 2 :]
+    return text, ""
 
 
 def chance(p_value: float) -> str:

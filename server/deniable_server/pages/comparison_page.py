@@ -67,7 +67,7 @@ class DifferenceRow:
 class ComparisonView:
     """A comparison on a page."""
 
-    sentence: str  # what differs most, if anything differs beyond chance
+    headline: tuple[str, str]  # what differs most, if anything differs beyond chance, parted after its first sentence
     summary: str  # how many values differ, and what a test of all of them finds; empty if there is one value
     names: tuple[str, str]  # the two sides, as text
     rows: tuple[DifferenceRow, ...]  # one for each value; none if the sides cannot be compared
@@ -78,7 +78,6 @@ class ComparisonView:
     ends: tuple[str, str]  # what the left and the right end of the picture stand for
     wider: bool  # whether intervals of all differences at once differ from those of one
     beyond: bool  # whether the test finds a difference although its interval of all at once holds none
-    open: str  # the sides for which more may be published, as text; empty if none is open
 
 
 class Arm(NamedTuple):
@@ -238,7 +237,7 @@ def view(
     written = tuple(_row(row, comparison, Scale(-reach, reach), scale) for row in rows)
     ordered = sorted(written, key=lambda row: -abs(row.at - _MIDDLE))
     return ComparisonView(
-        sentence=comparison.says,
+        headline=figures.first_sentence(comparison.says),
         summary=_summary(comparison),
         names=(a, b),
         rows=written,
@@ -248,9 +247,6 @@ def view(
         ends=_ends(comparison, reach),
         wider=any(row.interval != row.simultaneous for row in rows),
         beyond=any(row.differs and _holds_none(row, comparison.scale) for row in rows),
-        open=" and ".join(
-            name for name, side in zip((a, b), (comparison.a, comparison.b), strict=True) if side.n and not side.closed
-        ),
     )
 
 
@@ -317,10 +313,11 @@ def _row(
     sides: Scale,  # of the estimates of both sides
 ) -> DifferenceRow:
     def at(difference: float) -> float:
-        return scale.across(distance(difference, comparison.scale))
+        return round(scale.across(distance(difference, comparison.scale)), 1)
 
     def side(value: float, ends: tuple[float, float]) -> SideEstimate:
-        return SideEstimate(measure.estimate(value, ends), sides.across(value), (sides.across(ends[0]), sides.across(ends[1])))
+        at, low, high = (round(sides.across(place), 1) for place in (value, *ends))
+        return SideEstimate(measure.estimate(value, ends), at, (low, high))
 
     measure = measure_of(row, comparison)
     segments = ("more", "less") if measure.is_share else ("higher", "lower")

@@ -84,7 +84,7 @@ def overview_file() -> Response:
 def metric(id_: str) -> BaseResponse:
     """Show one metric: over a ``range`` or a ``period``, of all reports or a ``segment``, in an ``order`` and a ``view``."""
     app = visitor.app_shown()
-    only_parameters(*_METRIC, "from", "to", "above", "at_most", "by", "base", "value", "order", "view", "page")
+    only_parameters(*_METRIC, "from", "to", "above", "at_most", "by", "base", "segments", "value", "order", "view", "x", "page")
     if request.args.get("above") or request.args.get("at_most"):  # a form has two fields, and an address one range
         question = {name: value for name, value in request.args.items() if value and name not in ("above", "at_most", "value")}
         question["value"] = JOINT.join(request.args.get(name, "") for name in ("above", "at_most"))

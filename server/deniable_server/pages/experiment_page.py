@@ -14,15 +14,16 @@ from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.over_time.looks import experiment, experiments_of
 from deniable_aggregator.answer.select import Published, state_of
 from deniable_server.pages import comparison_page
-from deniable_server.pages.parts import looks, memo
+from deniable_server.pages.parts import chart, looks, memo
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from deniable.registry import Metric
     from deniable_aggregator.answer.model.comparison import Comparison, ValueDiffering
     from deniable_aggregator.answer.model.experiment import ArmCourse, ExperimentAnswer, Look
     from deniable_server.pages.comparison_page import DifferenceRow
+    from deniable_server.pages.parts.chart import Scale
     from deniable_server.pages.parts.looks import LooksPicture
     from deniable_server.service import App
 
@@ -32,6 +33,9 @@ class ArmRow(NamedTuple):
 
     name: str
     estimate: str
+    at: float  # place of the estimate on the scale of both arms
+    interval: tuple[float, float]  # places of the ends of its interval
+    between: str  # its interval, as text
     reports: str
     share: str  # its part of all reports, and the declared one; empty where that is not known
 
@@ -47,6 +51,7 @@ class ArmView(NamedTuple):
     subject: str  # whose difference is drawn
     measure: str  # in which unit
     picture: LooksPicture
+    scale: Scale  # of the rows
     rows: tuple[ArmRow, ...]
     excluded: str  # which effects are
     verdict: str  # whether it is decided, and what it takes if it is not
@@ -102,11 +107,12 @@ def _planned(answer: ExperimentAnswer, metric: Metric) -> float:
 
 def _arm(answer: ExperimentAnswer, course: ArmCourse, metric: Metric) -> ArmView:
     comparison = course.comparison
-    rows = dict(
-        zip((row.label for row in comparison.differences), comparison_page.view(comparison, metric.period).rows, strict=True)
-    )
+    view = comparison_page.view(comparison, metric.period)
+    rows = dict(zip((row.label for row in comparison.differences), view.rows, strict=True))
     row, text = next(row for row in comparison.differences if row.label == course.label), rows[course.label]
     arm = comparison.b.name.partition("=")[2]
+    most = max(row.first_interval[1], row.second_interval[1])
+    scale = view.scale if row.value is None else chart.share_scale(most)  # of this answer alone
     is_ratio = comparison.scale == "log"
     unit = 100 if row.value is not None else 1
 
@@ -137,7 +143,8 @@ def _arm(answer: ExperimentAnswer, course: ArmCourse, metric: Metric) -> ArmView
             is_ratio=is_ratio,
             unfinished=not (comparison.a.closed and comparison.b.closed),
         ),
-        rows=tuple(_rows(answer, comparison.a.n, comparison.b.n, arm, text)),
+        scale=scale,
+        rows=tuple(_rows(answer, comparison, scale, arm, row)),
         excluded=_excluded(row, comparison),
         verdict=course.verdict.says,
         followed=row.label,
@@ -176,13 +183,18 @@ def _size(size: float, row: ValueDiffering, comparison: Comparison) -> str:
     return f"{text}{'' if row.value is None else ' points'}"
 
 
-def _rows(answer: ExperimentAnswer, first: int, second: int, arm: str, text: DifferenceRow) -> list[ArmRow]:
+def _rows(answer: ExperimentAnswer, comparison: Comparison, scale: Scale, arm: str, row: ValueDiffering) -> Iterator[ArmRow]:
     sizes = (
         {size.arm: f"{100 * size.share:.4g}%, declared {100 * size.declared:.4g}%" for size in answer.sizes.arms}
         if answer.sizes
         else {}
     )
-    return [
-        ArmRow(f"{answer.base}, the base", text.first.estimate, figures.count(first), sizes.get(answer.base, "")),
-        ArmRow(arm, text.second.estimate, figures.count(second), sizes.get(arm, "")),
-    ]
+    measure = measure_of(row, comparison)
+    sides = (
+        (answer.base, f"{answer.base}, the base", comparison.a.n, row.first, row.first_interval),
+        (arm, arm, comparison.b.n, row.second, row.second_interval),
+    )
+    for name, title, n, estimate, interval in sides:
+        at, low, high = (round(scale.across(place), 1) for place in (estimate, *interval))
+        text, ends = measure.estimate(estimate, interval), measure.ends(interval)
+        yield ArmRow(title, text, at, (low, high), ends, figures.count(n), sizes.get(name, ""))

@@ -108,11 +108,6 @@ def _span(span: Span, length: str) -> str:
     return f"{'' if first else 'up to '}{figures.brief(last, length)}"
 
 
-@blueprint.app_template_filter("hour")
-def _hour(moment: datetime) -> str:
-    return f"{moment.day} {moment:%b %Y}, in the hour from {moment:%H:%M} UTC"
-
-
 @blueprint.app_template_filter("minute")
 def _minute(moment: datetime) -> str:
     return f"{moment.day} {moment:%b, %H:%M} UTC"
@@ -125,10 +120,10 @@ def _day(day: date) -> str:
 
 @blueprint.app_template_filter("headline")
 def _headline(text: str) -> Markup:
-    """Set the interval at the end of a first sentence apart from what it says."""
-    says, joint, interval = text.rpartition(" (")
-    if not joint or not interval.endswith((")", ").")):
-        return escape(text)
+    """Write a first sentence as a headline: without a full stop, and with the interval at its end set apart."""
+    says, joint, interval = text.removesuffix(".").rpartition(" (")
+    if not joint or not interval.endswith(")"):
+        return escape(text.removesuffix("."))
     return Markup("{} <span>({}</span>").format(says, interval)
 
 
@@ -145,16 +140,10 @@ blueprint.add_app_template_filter(plural_noun, "plural_noun")
 blueprint.add_app_template_filter(figures.segment, "segment")
 blueprint.add_app_template_filter(figures.group, "group")
 blueprint.add_app_template_filter(figures.brief, "period")
+blueprint.add_app_template_filter(figures.hour, "hour")
 blueprint.add_app_template_filter(figures.interval, "interval")
 blueprint.add_app_template_filter(figures.chance, "chance")
 blueprint.add_app_template_filter(figures.beginning, "beginning")
-
-
-@blueprint.app_template_filter("counted")
-def _counted(number: int, noun: str) -> Markup:
-    """Write a number in bold, with its noun."""
-    count, _, word = plural(number, noun).partition(" ")
-    return Markup("<b>{}</b> {}").format(count, word)
 
 
 # Failures, as pages

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from flask import request
 
+from deniable.messages import reasons
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.measurement import latest
@@ -42,7 +43,7 @@ SORTS = {"": "as declared", "name": "by name", "owner": "by owner", "reports": "
 """The orders of the list, in which metrics stand within each group."""
 _STATES: dict[State, str] = {"changed": "Changed", "unpublished": "Not shown", "steady": "No change", "single": "One period"}
 _MOST_LABELS = 100  # answers of a metric among which words are looked for
-_MOST_NAMES, _MOST_OTHERS = 3, 4  # changes that the first sentences name with their sizes, and without
+_MOST_NAMED, _MOST_OTHERS = 3, 4  # changes that the first sentences name with the way they went, and without
 _MOST_LETTERS = 8192  # of what is searched, that a page holds for its script
 _ALPHA = 0.05
 
@@ -72,15 +73,16 @@ def page_of(app: App) -> Response:
     else:  # Of very many metrics only those of one page are looked at, so that their states are not counted.
         names, page, pages = paging.part(ids, MOST_ROWS)
         listed, matches = rows(app, names, known), len(ids)
-    remembered = visitor.remembered()
+    remembered, refused = visitor.remembered(), strip.refused_lately(app)
     texts = {each.id: searched(app, each.id) for each in listed}
     return frame.page(
         "index.html",
         app=app,
         doubt=frame.doubt(app),
-        lights=strip.lights(app, known),
+        lights=strip.lights(app, known, refused),
+        refused={id_: reasons.of_refusal(code).happened for id_, code in refused.items()},
         groups=groups(listed),
-        headline=headline(listed),
+        headline=headline(listed, refused),
         effects=effects(app, [each.id for each in listed], known),
         texts=texts if len(listed) == len(app.highest) and sum(map(len, texts.values())) <= _MOST_LETTERS else {},
         metrics=len(app.highest),
@@ -196,7 +198,7 @@ def effects(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summ
     effective = sorted((name for name, p in p_values.items() if p * every <= _ALPHA), key=lambda name: p_values[name])
     if not effective:
         return Effects(f"No effect found in {plural(len(p_values), 'experiment')} so far.", any=False)
-    names = [*effective[:_MOST_NAMES], *([f"{len(effective) - _MOST_NAMES} more"] if len(effective) > _MOST_NAMES else [])]
+    names = [*effective[:_MOST_NAMED], *([f"{len(effective) - _MOST_NAMED} more"] if len(effective) > _MOST_NAMED else [])]
     how = "shows" if len(effective) == 1 else "show"
     says = f"{len(effective)} of {plural(len(p_values), 'experiment')} {how} an effect: {figures.listed(names)}."
     return Effects(says, any=True)
@@ -247,20 +249,37 @@ def groups(rows: Sequence[Row]) -> list[Group]:
     return [Group(state, TITLES[state], listed) for state, listed in by_state.items() if listed]
 
 
-def headline(rows: Sequence[Row]) -> dict[str, Any]:
+class Moved(NamedTuple):
+    """Metrics that moved alike, as a sentence names them."""
+
+    names: list[tuple[str, str]]  # of each what moved, in words, and its id
+    when: str  # which way they went, and when
+
+
+class Headline(NamedTuple):
+    """What is said of the metrics first."""
+
+    says: str
+    moved: list[Moved]  # those that changed most surely
+    more: str  # which others changed
+    waiting: str  # how many are not shown yet, and why
+
+
+def headline(rows: Sequence[Row], refused: Mapping[str, str]) -> Headline:
     """Say how many metrics changed, and which changed most surely; and how many are not shown yet."""
     changed = sorted((each for each in rows if each.state == "changed"), key=lambda row: row.moves[0].p_holm)
-    waiting = [each for each in rows if each.state == "unpublished"]
+    waiting = [each.id for each in rows if each.state == "unpublished"]
     if len(waiting) == len(rows):
-        return {"says": "Nothing is shown yet", "changes": [], "waiting": ""}
-    trends = sum(each.moves[0].is_trend for each in changed)
-    counts = ((trends, "with a trend"), (len(changed) - trends, "since the period before"))
-    how = " and ".join(f"{count} {words}" for count, words in counts if count)
-    says = (
-        f"{len(changed)} of {plural(len(rows), 'metric')} changed: {how}" if changed else "No trend and no change beyond chance"
-    )
-    others = [each.id for each in changed[_MOST_NAMES:]]
+        return Headline("Nothing is shown yet", [], "", "")
+    says = f"{len(changed)} of {plural(len(rows), 'metric')} changed" if changed else "No trend and no change beyond chance"
+    by_when: dict[str, list[tuple[str, str]]] = {}
+    for each in changed[:_MOST_NAMED]:
+        by_when.setdefault(each.moves[0].when, []).append((each.moves[0].of, each.id))
+    others = [each.id for each in changed[_MOST_NAMED:]]
     names = [*others[:_MOST_OTHERS], *([f"{len(others) - _MOST_OTHERS} more"] if len(others) > _MOST_OTHERS else [])]
-    more = f" And {figures.listed(names)}." if others else ""
-    waits = f"{plural(len(waiting), 'metric')} {'is' if len(waiting) == 1 else 'are'} not shown yet" if waiting else ""
-    return {"says": says, "changes": changed[:_MOST_NAMES], "more": more, "waiting": waits}
+    more = f"Others that changed: {figures.listed(names)}." if others else ""
+    waits = ""
+    if waiting:
+        why = ", and its reports are refused" if len(waiting) == 1 and waiting[0] in refused else ""
+        waits = f"{plural(len(waiting), 'metric')} {'is' if len(waiting) == 1 else 'are'} not shown yet{why}"
+    return Headline(says, [Moved(names, when) for when, names in by_when.items()], more, waits)

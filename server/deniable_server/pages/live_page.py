@@ -48,7 +48,7 @@ def health(app: App) -> Response:
         "health.html",
         app=app,
         doubt=doubt(app),
-        lights=strip.lights(app, release.summaries(app.store)),
+        lights=strip.lights(app, release.summaries(app.store), strip.refused_lately(app)),
         state=store_health.read(app.store),
         live=counted,
         refused=refused,

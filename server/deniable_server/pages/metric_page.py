@@ -43,7 +43,7 @@ _ORDERS = ("estimate", "domain")
 _VIEWS = ("unbiased", "consistent")
 _COMPACT = 24  # rows above which they are set closer
 _LEAST_LOWERED = 5e-5  # a smaller share is written as 0
-_MOST_ROWS = 30  # on one page: a domain may have 65,536 values
+_MOST_ROWS = 20  # on one page: a domain may have 65,536 values
 _UNDETECTED_ROWS = 10
 _MOST_PAIRS = 20
 _MOST_WITHHELD = 8
@@ -70,23 +70,26 @@ def page_of(
         view = views[0]
     number = paging.number()
     level = facts.get("level", LEVEL)
-    parts = picture(measured, order, view, number, level)
+    parts = picture(measured, order, view, number, level, everything=request.args.get("x") == "all")
     paging.check(number, parts["pages"])
     period = data.period if data else period
     over_time = data.over_time if data else None
     unit, units = data.units if data else ("", [])
-    chosen = {name: request.args.get(name) for name in ("level", "order", "view", "base", "value", "by")} | {
+    chosen = {name: request.args.get(name) for name in ("level", "order", "view", "base", "value", "by", "segments", "x")} | {
         "period": period,
         "segment": data.segment if data else None,
         "range": data.range.text if data else "",
     }
     days = so_far(facts["days"], facts["updated"] or datetime.now(UTC))
+    first, rest = figures.first_sentence(headline(measured, None, level))
+    if parts.get("number") and parts["number"].says:
+        first, rest = parts["number"].says, parts["number"].detail
     return frame.page(
         "metric.html",
         app=app,
         m=facts | described(app, measured),
-        headline=headline(measured, days, level),
-        basis=_basis(facts["included"], facts["periods"], declared.metric.period, measured.n, closed=facts.get("closed", True)),
+        headline=first,
+        rest=rest,
         near=near(app, measured.id),
         offered=offered(facts["periods"], *(span.last for span in facts["included"] if period)),
         levels=sorted({*LEVELS, level}),
@@ -128,23 +131,6 @@ def _number_range(metric: Metric, data: MetricData | None) -> tuple[str, str] | 
         return None
     above, _, at_most = (data.within or "").partition(JOINT)
     return above, at_most
-
-
-def _basis(
-    included: Sequence[Span],
-    periods: Sequence[Span],
-    length: str,  # of a period
-    n: int,  # reports
-    *,
-    closed: bool,
-) -> str:
-    """Say what a headline rests on, where it is of several periods together."""
-    if not n or len(included) < 2:  # noqa: PLR2004
-        return ""
-    all_ = "all " if len(included) == len(periods) else ""
-    still = "" if closed else f" The last {length} is open: more reports may come."
-    together = f"It rests on {plural(n, 'report')} of {all_}{plural(len(included), length)} together."
-    return f"{together} A {length} with more reports counts more.{still}"
 
 
 def offered(periods: Sequence[Span], *chosen: str | None) -> list[Span]:
@@ -191,12 +177,19 @@ def before(earlier: Earlier, level: float) -> dict[str, Any]:
     }
 
 
-def picture(measured: Estimates, order: str, view: str, page: int = 1, level: float = LEVEL) -> dict[str, Any]:
+def picture(
+    measured: Estimates, order: str, view: str, page: int = 1, level: float = LEVEL, *, everything: bool = True
+) -> dict[str, Any]:
     """Draw the values in a view, on a page of `_MOST_ROWS` of them at most. Or draw the number."""
     if measured.number is not None:
         values = [value for value in measured.number.values if not isnan(value.frequency)]
         shares = chart.chart(values) if values else None
-        return {"number": number_page.view(measured.number, view, level), "values": shares, "chart": None, "pages": 1}
+        return {
+            "number": number_page.view(measured.number, view, level, everything=everything),
+            "values": shares,
+            "chart": None,
+            "pages": 1,
+        }
     rows = estimated(measured)
     if view == "consistent":
         rows = [_consistent(row, measured.n) for row in rows]

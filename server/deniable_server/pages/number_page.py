@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.headline import figures_of, in_words
@@ -13,12 +13,28 @@ from deniable_server.pages.parts import chart
 from deniable_server.pages.parts.chart import Scale
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from deniable_aggregator.answer.model.number import NumberEstimate, NumberPart
     from deniable_server.pages.parts.chart import Tick
 
 VIEWS = ("density", "cumulative")
+_WORDS = {
+    0.05: "one in twenty is below",
+    0.1: "one in ten is below",
+    0.25: "a quarter are below",
+    0.5: "half are below",
+    0.75: "a quarter are above",
+    0.9: "one in ten is above",
+    0.95: "one in twenty is above",
+    0.99: "one in a hundred is above",
+}
+_HEIGHTS = {0.5: 0, 0.9: 42, 0.95: 64}  # of the notes in the picture, in percent from the top, by the quantile that they name
+_NAMED = {0.5: "median", 0.9: "90% quantile"}
+_BEYOND = 0.01  # share of answers at either end for which a picture has no room, unless everything is asked for
+_MOST_OF_RANGE = 0.8  # a picture of more of the range is one of all
+_NOTHING = 0.0005  # a smaller share is written as 0
+_LEFT = 70  # percent of the width from which on a note stands left of its place
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +60,20 @@ class Quantile:
     # value, between: the quantile and its band, as text
     value: str
     between: str
+    words: str  # what it says
     resolved: bool  # whether there are enough reports for it
     at: float  # its position on the scale of the picture, in percent
     interval: tuple[float, float]  # positions of the ends of its band
+    beyond: tuple[bool, bool]  # whether its band goes on below and above the scale
+
+
+class Note(NamedTuple):
+    """What the picture says of a quantile."""
+
+    at: float
+    height: int  # in percent from the top
+    text: str
+    is_left: bool  # whether the text stands left of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +95,25 @@ class NumberView:
     picture: NumberPicture | None  # None if only the mean is estimated
     quantiles: tuple[Quantile, ...]  # none if only the mean is estimated
     unresolved: str  # the shares of the quantiles that have too few reports, as text
+    says: str  # what a reader wants to know first; empty where no distribution is estimated, or of too few reports
+    detail: str  # the same with intervals
+    notes: tuple[Note, ...]  # in the picture
+    beyond: str  # how many answers lie beyond the picture, in words; empty if none do
+    all_words: str  # what the picture would have if it had everything; empty if it has
 
 
 def view(
     number: NumberEstimate,
     kind: str = VIEWS[0],  # of picture: one of `VIEWS`
     level: float = LEVEL,  # of the intervals
+    *,
+    everything: bool = True,  # whether the picture has the whole range, or what nearly all answers need
 ) -> NumberView | None:
     """Describe what a page shows of a number; None without an estimate."""
     figures_listed = figures_of(number)
     if not figures_listed:
         return None
-    low, high = number.range
+    low, high = number.range if everything else _needed(number)
     scale = chart.number_scale(low, high, is_log=number.scale == "log")
 
     def figure(name: str, value: float, interval: tuple[float, float]) -> Figure:
@@ -100,9 +134,11 @@ def view(
             f"{100 * quantile.share:g}%",
             measure.estimate(quantile.value, quantile.interval),
             measure.ends(quantile.interval),
+            _WORDS.get(quantile.share, "") if quantile.resolved else "not resolved",
             quantile.resolved,
             scale.across(quantile.value),
             (scale.across(quantile.interval[0]), scale.across(quantile.interval[1])),
+            (quantile.interval[0] < low, quantile.interval[1] > high),
         )
         for quantile in number.quantiles
     )
@@ -114,6 +150,11 @@ def view(
         picture=_picture(number.parts, scale, kind) if number.parts else None,
         quantiles=table,
         unresolved=_listed([row.share for row in table if not row.resolved]),
+        says=_says(number, table),
+        detail=_detail(number, table, listed),
+        notes=tuple(_notes(number, table)) if number.parts else (),
+        beyond=_beyond(number, low, high),
+        all_words="" if (low, high) == tuple(number.range) else f"all, {_ends(number.range, number.unit)}",
     )
 
 
@@ -124,14 +165,79 @@ def _words(number: NumberEstimate, level: float) -> str:
     return " ".join([*(in_words(number, figure, level) for figure in listed), median]).strip() if len(listed) > 1 else ""
 
 
+def _needed(number: NumberEstimate) -> tuple[float, float]:
+    """Return the part of the range that has nearly all answers, and the bands of all quantiles that are resolved."""
+    least, most = number.range
+    if not number.parts or number.scale == "log":
+        return least, most
+    edges, below = [least, *(part.high for part in number.parts)], [0.0, *(part.below for part in number.parts)]
+    bands = [quantile.interval for quantile in number.quantiles if quantile.resolved]
+    first = max(edge for edge, share in zip(edges, below, strict=True) if share < _BEYOND)
+    last = min((edge for edge, share in zip(edges, below, strict=True) if share > 1 - _BEYOND), default=most)
+    first, last = min([first, *(band[0] for band in bands)]), max([last, *(band[1] for band in bands)])
+    if last - first > _MOST_OF_RANGE * (most - least) or first >= last:
+        return least, most
+    scale = chart.round_scale(first, last)
+    return max(scale.low, least), min(scale.high, most)
+
+
+def _beyond(number: NumberEstimate, low: float, high: float) -> str:
+    """Say how many answers lie beyond a part of the range."""
+    sides = (
+        ("below", sum(part.share * _portion(part, number.range[0], low) for part in number.parts), low > number.range[0]),
+        ("above", sum(part.share * _portion(part, high, number.range[1]) for part in number.parts), high < number.range[1]),
+    )
+    if not any(is_cut for *_, is_cut in sides):
+        return ""
+    cut = [f"{100 * share:.1f}% {side}" for side, share, is_cut in sides if is_cut and share > _NOTHING]
+    words = f" An estimated {figures.listed(cut)} lie beyond." if cut else ""
+    return f"The picture has {_ends((low, high), number.unit)}.{words}"
+
+
+def _portion(part: NumberPart, low: float, high: float) -> float:
+    """Return how much of a part lies between two numbers."""
+    return max(min(part.high, high) - max(part.low, low), 0.0) / (part.high - part.low)
+
+
+def _ends(ends: tuple[float, float], unit: str) -> str:
+    low, high = (f"{end:,.6g}".replace("-", figures.MINUS) for end in ends)
+    return f"{low} to {high} {unit}".rstrip()
+
+
+def _says(number: NumberEstimate, table: Sequence[Quantile]) -> str:
+    """Say below which number half of the answers are, and above which one in ten is."""
+    resolved = {each.share: row.value for each, row in zip(number.quantiles, table, strict=True) if row.resolved}
+    if 0.5 not in resolved or not number.unit:  # noqa: PLR2004
+        return ""
+    far = f", and one in ten is above {resolved[0.9]}" if 0.9 in resolved else ""  # noqa: PLR2004
+    return f"Half of the answers are below {resolved[0.5]}{far}"
+
+
+def _detail(number: NumberEstimate, table: Sequence[Quantile], listed: Sequence[Figure]) -> str:
+    """Say between which numbers these lie."""
+    bands = {each.share: row.between for each, row in zip(number.quantiles, table, strict=True) if row.resolved}
+    between = [f"the {name} between {bands[share].replace(' to ', ' and ')}" for share, name in _NAMED.items() if share in bands]
+    mean = next((each for each in listed if each.name != "Median" and "ean" in each.name), None)
+    also = f" The {mean.name.lower()} is {mean.value} ({mean.low} to {mean.high})." if mean else ""
+    return f"{figures.beginning(', '.join(between).replace('between', 'lies between', 1))}.{also}" if between else ""
+
+
+def _notes(number: NumberEstimate, table: Sequence[Quantile]) -> Iterator[Note]:
+    for quantile, row in zip(number.quantiles, table, strict=True):
+        if row.resolved and quantile.share in _HEIGHTS and 0 < row.at < 100:  # noqa: PLR2004
+            words = "median" if quantile.share == 0.5 else row.words.replace(" is", "")  # noqa: PLR2004
+            yield Note(row.at, _HEIGHTS[quantile.share], f"{words} {row.value}", row.at > _LEFT)
+
+
 def _picture(parts: Sequence[NumberPart], scale: Scale, kind: str) -> NumberPicture:
-    edges = [0.0, *(scale.across(part.high) for part in parts)]
+    edges = [scale.across(parts[0].low), *(scale.across(part.high) for part in parts)]
     if kind == "cumulative":
         return _drawing(edges, [0.0, *(part.below for part in parts)], 1.0)
     places, heights = [], []  # a step for each part
     for part, (begin, end) in zip(parts, pairwise(edges), strict=True):
-        places += [begin, end]
-        heights += 2 * [part.share / (end - begin)]
+        if end > begin:  # else it lies beyond the picture
+            places += [begin, end]
+            heights += 2 * [part.share * _portion(part, scale.low, scale.high) / (end - begin)]
     return _drawing(places, heights, max(heights) or 1.0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isnan
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.messages.plural import plural
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from deniable_server.pages.parts.timeline import LinePicture, TimeTick
 
 _MOST_LINES = 6
+_MOST_SHIFTS = 3  # that are named one by one
+_MOST_POINTS = 60  # of a line in a row
 _ROW_SIDE = 99  # units of the path of a line in a row: two digits
 _MOST_CELLS = 600  # of the table
 _APART = {"hour": "four hours apart", "day": "a week apart", "week": "four weeks apart", "month": "four months apart"}
@@ -34,6 +37,8 @@ class ShiftText:
     """A shift in the list below the pictures."""
 
     number: int
+    moved: str  # what did what
+    begins: str  # when, in a sentence
     when: str  # when it began
     what: str  # what shifted, and by how much
     more: str  # when it was seen, and whether it may be of one period alone
@@ -61,6 +66,7 @@ class SeriesView:
     """A metric over time on a page."""
 
     sentence: str  # what changed; empty if no two closed periods can be compared
+    shifted: str  # which line shifted when; empty without a shift
     trend: str  # which lines rise or fall; empty where too few periods are closed
     leads: bool  # whether the trend is what happened: nothing changed since the period before
     ends: tuple[str, str] | None  # the first and the last period of a trend that was not found, which can be compared
@@ -108,6 +114,7 @@ def view(
     has_trend = any(trend.differs for trend in trends)
     return SeriesView(
         sentence=words.says,
+        shifted=_shifted(shifts, series.period_length),
         trend=words.trend_says,
         leads=has_trend and not any(each.differs for _, each in changes_of(words)),
         ends=(trends[0].since, trends[0].last) if trends and not has_trend else None,
@@ -165,7 +172,8 @@ def _pins(series: Series, course: Series, lines: Sequence[Line]) -> tuple[dict[s
     texts = []
     for number, (shift, line) in enumerate(listed, 1):
         when, what, more = _shift(line, shift, series)
-        texts.append(ShiftText(number, when, what, more))
+        moved = f"{_subject(line)} {shift.direction}"
+        texts.append(ShiftText(number, moved, moment(shift.begins, length), when, what, more))
         at = timeline.place(shift.begins, course.periods, length, course.period_length)
         if at is not None:
             by = _by(line, shift, series, sign=True)
@@ -203,11 +211,26 @@ def _overall(line: Line) -> float:
 def _shift(line: Line, shift: Shift, series: Series) -> tuple[str, str, str]:
     """Say of a shift when it began, what it is, and what else is to be known."""
     begins, seen = figures.brief(shift.begins, series.period_length), moment(shift.seen, series.period_length)
-    name = NAMES.get(line.kind) or figures.quoted(line.label)
-    what = f"{name} {shift.direction} by {_by(line, shift, series)}"
+    what = f"{_subject(line)} {shift.direction} by {_by(line, shift, series)}"
     if shift.single:
         return begins, what, f"an unusual {series.period_length}, and perhaps not for long"
     return begins, what, f"seen with {seen}"
+
+
+def _subject(line: Line) -> str:
+    return NAMES.get(line.kind) or figures.quoted(line.label)
+
+
+def _shifted(shifts: Sequence[ShiftText], length: str) -> str:
+    """Say what shifted when; of many shifts how many there are, and which is the last."""
+    at = "on" if length in ("hour", "day") else "in"
+    if len(shifts) > _MOST_SHIFTS:
+        return f"Answers shifted {len(shifts)} times. The last time {shifts[-1].moved}, {at} {shifts[-1].begins}."
+    by_move: dict[str, list[str]] = {}
+    for each in shifts:
+        by_move.setdefault(each.moved, []).append(each.begins)
+    moves = "; ".join(f"{moved} {at} {figures.listed(begins)}" for moved, begins in by_move.items())
+    return f"{moves}." if moves else ""
 
 
 def _by(line: Line, shift: Shift, series: Series, *, sign: bool = False) -> str:
@@ -252,7 +275,10 @@ def _value_line(line: Line, measure: Measure) -> ValueLine | None:
         return None
     low, high = min(point.interval[0] for _, point in known), max(point.interval[1] for _, point in known)
     scale, number = Scale(low, high if high > low else low + 1), max(len(line.points) - 1, 1)
-    places = [(round(_ROW_SIDE * at / number), round(_ROW_SIDE * scale.down(point.estimate) / 100)) for at, point in known]
+    together = -(-len(known) // _MOST_POINTS)  # a row has few pixels: of many points some neighbours become their mean
+    runs = [known[at : at + together] for at in range(0, len(known), together)]
+    means = [(fmean(at for at, _ in run), fmean(point.estimate for _, point in run)) for run in runs]
+    places = [(round(_ROW_SIDE * at / number), round(_ROW_SIDE * scale.down(estimate) / 100)) for at, estimate in means]
     ends = [measure.estimate(point.estimate, point.interval) for _, point in (known[0], known[-1])]
     return ValueLine(chart.whole_path(places), f"{ends[0].removesuffix('%')} \N{RIGHTWARDS ARROW} {ends[1]}")
 

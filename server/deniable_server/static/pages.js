@@ -20,14 +20,21 @@ if (list && form) {
 }
 
 // A metric over time: the period under the pointer, or the one that arrow keys go to, is told above the picture,
-// as in the table below.
+// as the picture has it, or the table below if that has all periods.
 const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, Home: -Infinity, End: Infinity };
 
-const rows = [...document.querySelectorAll(".periods tbody tr")].reverse();
+const table = document.querySelector(".timeline .periods");
+const rows = table ? [...table.tBodies[0].rows].reverse() : [];
+const listed = (column) =>
+  rows
+    .map(({ cells }, at) => [(100 * (at + 0.5)) / rows.length, cells[0].textContent, cells[column + 1].textContent])
+    .filter(([, , estimate]) => estimate)
+    .map(([x, period, estimate]) => [x, `${period}: ${estimate}`]);
 
 document.querySelectorAll(".courses .course").forEach((picture, column) => {
-  const texts = rows.map(({ cells }) => cells[column + 1].textContent && `${cells[0].textContent}: ${cells[column + 1].textContent}`);
-  const places = [...texts.keys()].filter((row) => texts[row]);
+  const hits = [...picture.querySelectorAll(".hit")].map((hit) => [parseFloat(hit.querySelector("line").getAttribute("x1")), hit.textContent]);
+  const points = hits.length || rows.length < table.dataset.of ? hits : listed(column);
+  if (!points.length) return;
   const caption = picture.closest("figure").querySelector("figcaption");
   const told = document.createElement("span");
   told.className = "told";
@@ -35,20 +42,19 @@ document.querySelectorAll(".courses .course").forEach((picture, column) => {
   const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
   line.setAttribute("y2", "100%");
   picture.append(line);
-  let at = places.length - 1;
+  let at = points.length - 1;
 
   const go = (to) => {
-    at = Math.min(Math.max(to, 0), places.length - 1);
+    at = Math.min(Math.max(to, 0), points.length - 1);
     picture.setAttribute("aria-valuenow", at + 1);
-    picture.setAttribute("aria-valuetext", texts[places[at]]);
+    picture.setAttribute("aria-valuetext", points[at][1]);
   };
   const show = (to) => {
     go(to);
-    const x = `${(100 * (places[at] + 0.5)) / rows.length}%`;
-    line.setAttribute("x1", x);
-    line.setAttribute("x2", x);
+    line.setAttribute("x1", `${points[at][0]}%`);
+    line.setAttribute("x2", `${points[at][0]}%`);
     line.setAttribute("class", "at");
-    told.textContent = texts[places[at]];
+    told.textContent = points[at][1];
   };
   const hide = () => {
     line.removeAttribute("class");
@@ -56,11 +62,11 @@ document.querySelectorAll(".courses .course").forEach((picture, column) => {
   };
   const follow = (event) => {
     const box = picture.getBoundingClientRect();
-    const row = (rows.length * (event.clientX - box.left)) / box.width - 0.5;
-    show(places.reduce((best, place, i) => (Math.abs(place - row) < Math.abs(places[best] - row) ? i : best), 0));
+    const x = (100 * (event.clientX - box.left)) / box.width;
+    show(points.reduce((best, [place], i) => (Math.abs(place - x) < Math.abs(points[best][0] - x) ? i : best), 0));
   };
 
-  const attributes = { role: "slider", tabindex: 0, "aria-valuemin": 1, "aria-valuemax": places.length };
+  const attributes = { role: "slider", tabindex: 0, "aria-valuemin": 1, "aria-valuemax": points.length };
   for (const [name, value] of Object.entries(attributes)) picture.setAttribute(name, value);
   picture.setAttribute("aria-label", `${caption.querySelector("bdi").textContent} over time`);
   go(at);

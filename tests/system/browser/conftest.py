@@ -253,7 +253,7 @@ def fill(shop) -> None:
         chosen = (rng.random((3000, 4)) < [0.7, 0.4, 0.3, 0.1]).astype(np.int64)
         chosen[:, 2] = np.where(rng.random(3000) < 0.5, chosen[:, 0], chosen[:, 2])
         put("plugins", week, of_sets(shop.find("plugins").mechanism, chosen, rng))
-    for ago in range(30):
+    for ago in range(40):
         day = timedelta(days=ago)
         yes = SHARES["export.used"][1] + (0.08 if ago < 9 else 0.0)
         for platform in ("linux", "macos"):

@@ -220,6 +220,8 @@ def test_search(windows, reader):
     visitor = windows(reader)
     visitor.look("phone")
     visitor.go("/")
+    assert not visitor.page.get_by_role("searchbox").is_visible()
+    visitor.page.get_by_text("Find and filter").click()
     visitor.page.get_by_role("searchbox").fill("search")
     visitor.page.get_by_role("searchbox").press("Enter")
     visitor.page.wait_for_url("**q=search**")
@@ -292,13 +294,40 @@ def test_values_over_time_by_pointer_and_by_key(windows, reader, axe):
     visitor.check(axe)
 
 
+@pytest.mark.parametrize("path", ["/", "/m/ui.theme", "/m/ui.theme/compare", "/m/way.home/experiment"])
+def test_what_is_chosen_is_folded_on_a_telephone(visitor, path):
+    """It opens by a key, and hides nothing at a desk; what is chosen already is open."""
+    visitor.go(path)
+    button = visitor.page.locator(".controls button")
+    fold = visitor.page.locator(".controls > summary")
+    assert (button.is_visible(), fold.is_visible()) == (True, False)
+    visitor.look("phone")
+    assert (button.is_visible(), fold.is_visible()) == (False, True)
+    fold.press("Enter")
+    assert button.is_visible()
+    visitor.go("/?type=boolean")
+    assert button.is_visible()
+
+
+def test_a_period_of_many_is_told_where_it_is_drawn(visitor):
+    """Of more periods than the table has, too."""
+    visitor.go("/m/export.used?by=day")
+    picture, told = visitor.page.get_by_role("slider"), visitor.page.locator(".told")
+    hits = visitor.page.locator(".hit text").all_text_contents()
+    picture.scroll_into_view_if_needed()
+    box = picture.bounding_box()
+    for at in (0, len(hits) // 2, len(hits) - 1):
+        visitor.page.mouse.move(box["x"] + box["width"] * (at + 0.5) / len(hits), box["y"] + 5)
+        assert told.inner_text() == hits[at]
+
+
 def test_picture(browser, address, reader, windows):
     """The README's picture: the page of a metric begins with what its reports say, and all of this is seen at once."""
     page = browser.new_context(storage_state=reader, viewport={"width": 1280, "height": 1350}).new_page()
     page.goto(f"{address}/m/ui.theme")
-    assert re.match(r"(From|Up to|On) .* “light” is the most frequent answer: ", page.locator(".headline").inner_text())
-    assert re.match(r"“dark” rose by .* points, ", page.locator(".changed:not(.basis):not(.trend)").inner_text())
-    for seen in (".facts", ".controls", ".timeline figure"):
+    assert re.match(r"“light” is the most frequent answer: .*%\)$", page.locator(".headline").inner_text())
+    assert re.search(r"“dark” rose by .* points, ", page.locator(".changed").inner_text())
+    for seen in (".facts", ".controls form", "#values", ".timeline figure"):
         assert page.locator(seen).first.bounding_box()["y"] < 1300, f"{seen} is below the picture"
     picture = page.screenshot()
     assert len(picture) < MOST_BYTES

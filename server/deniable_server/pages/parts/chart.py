@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import ceil, floor, log, log10
 from typing import TYPE_CHECKING, TypeVar
 
-from deniable_aggregator.answer.figures import count, percent, share_digits
+from deniable_aggregator.answer.figures import MINUS, count, percent, share_digits
 from deniable_aggregator.answer.model.shares import ValueEstimate, ValueShare
 
 if TYPE_CHECKING:
@@ -111,7 +111,8 @@ def share_scale(
         if (steps := ceil(most / step - 1e-9)) <= _STEPS  # a quotient that should be whole may be a little larger
     )
     digits = max(0, -floor(log10(step) + 1e-9) - 2)
-    ticks = tuple(Tick(round(100 * i / steps, 3), f"{100 * i * step:.{digits}f}%") for i in range(steps + 1))
+    places = (100 * i // steps if 100 * i % steps == 0 else round(100 * i / steps, 3) for i in range(steps + 1))  # 25, not 25.0
+    ticks = tuple(Tick(at, f"{100 * i * step:.{digits}f}%") for i, at in enumerate(places))
     return Scale(0.0, step * steps, ticks=ticks)
 
 
@@ -127,7 +128,8 @@ def number_scale(low: float, high: float, *, is_log: bool) -> Scale:
         step = 10.0 ** floor(log10((high - low) / _MOST_TICKS))
         step = next(step * times for times in (1, 2, 5, 10) if (high - low) / (step * times) <= _MOST_TICKS)
         values = [step * place for place in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
-    labels = (f"{value:,.6g}" if abs(value) < 1e6 else f"{value:.3g}" for value in values)  # noqa: PLR2004
+    sizes = (f"{abs(value):,.6g}" if abs(value) < 1e6 else f"{abs(value):.3g}" for value in values)  # noqa: PLR2004
+    labels = (f"{MINUS if value < 0 else ''}{size}" for value, size in zip(values, sizes, strict=True))
     return Scale(low, high, is_log, tuple(map(Tick, map(scale.across, values), labels)))
 
 

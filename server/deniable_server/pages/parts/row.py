@@ -13,7 +13,7 @@ from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.model.number import quantile_name
 from deniable_aggregator.answer.model.series import Trend
 from deniable_aggregator.answer.over_time import sentence
-from deniable_aggregator.answer.over_time.sentence import closed_periods
+from deniable_aggregator.answer.over_time.sentence import NAMES, closed_periods
 from deniable_aggregator.answer.readings.leading import between
 from deniable_server.pages import metric_page, number_page
 from deniable_server.pages.parts import chart, spark
@@ -38,7 +38,7 @@ TITLES: dict[State, str] = {
     "single": "One period so far",
 }
 """The groups of the list, in order."""
-_NAMES = {"Median": quantile_name(0.5), "Mean": "mean", "Geometric mean": "geometric_mean"}
+_FIGURES = {"Median": quantile_name(0.5), "Mean": "mean", "Geometric mean": "geometric_mean"}
 """What rows of a query call the figure that stands first."""
 _MOST_BARS = 24
 _MOST_LEADERS = 4
@@ -85,10 +85,29 @@ class Move(NamedTuple):
         return sentence.change_of(self.line, self.result, self.series)
 
     @property
+    def without_yes(self) -> str:
+        """By how much it moved; that it is about yes is said beside it."""
+        return self.words.removeprefix(f"{figures.quoted('yes')} ") if self.line.value is True else self.words
+
+    @property
     def between(self) -> str:
-        """From when to when, and what it is."""
-        between = figures.brief_range(self.result.since, self.result.last, self.series.period_length)
-        return between if self.is_trend else f"since the period before, {between}"
+        """From when to when."""
+        return figures.brief_range(self.result.since, self.result.last, self.series.period_length)
+
+    @property
+    def of(self) -> str:
+        """What moved, as it stands before the name of the metric; empty if it is yes."""
+        if self.line.value is True:
+            return ""
+        return (
+            f"{figures.quoted(self.line.label)} of " if self.line.kind == "share" else f"the {NAMES[self.line.kind].lower()} of "
+        )
+
+    @property
+    def when(self) -> str:
+        """Which way it went, and from when to when, as a sentence ends."""
+        moments = figures.moments(self.result.since, self.result.last, self.series.period_length)
+        return f"{'rose' if self.is_rise else 'fell'}{' on average' * self.is_trend} from {moments}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +136,16 @@ class Row:
     spark: Spark | None = None
 
     @property
-    def unmoved(self) -> str:
+    def unmoved(self) -> tuple[str, ...]:
         """What was looked for and not found, in words."""
-        trends = [move for move in self.tests if move.is_trend and closed_periods(move.series) >= sentence.FEWEST]
-        if trends:
-            return f"No trend beyond chance {trends[0].between}. No change since the period before."
         changes = [move for move in self.tests if not move.is_trend]
-        if not changes:
-            return "No two closed periods to compare yet"
-        few = f"; too few {changes[0].series.period_length}s for a trend"
-        return f"No change beyond chance {changes[0].between}{few}"
+        trends = [move for move in self.tests if move.is_trend and closed_periods(move.series) >= sentence.FEWEST]
+        if not changes and not trends:
+            return ("No two closed periods to compare yet",)
+        length = self.tests[0].series.period_length
+        no_change = tuple(f"No change since {figures.brief(move.result.since, length)}" for move in changes[:1])
+        no_trend = tuple(f"No trend since {figures.brief(move.result.since, length)}" for move in trends[:1])
+        return (*no_change, *(no_trend or (f"Too few {length}s for a trend",)))
 
     def decided(self, p_holm: Sequence[float], alpha: float) -> Row:
         """Return it with what is found, from a p-value of each test over the whole list."""
@@ -149,7 +168,7 @@ def row(
     now, note, estimate = _headline(app, measured)
     tests = _tests(series) if series else ()
     single = series is None or sum(period.state == "published" for period in series.periods) < 2  # noqa: PLR2004
-    brief = figures.brief(span.last, length) if span else ""
+    brief = _brief(span.last, length, today) if span else ""
     return Row(
         id=measured.id,
         description=measured.description,
@@ -167,7 +186,7 @@ def row(
         n=n,
         when="" if span is None else f"{length} open" if not measured.closed else f"to {brief}",
         closed=measured.closed,
-        awaited="" if measured.n else app.awaited(app.versions[measured.id, measured.version]),
+        awaited="" if measured.n else _awaited(app, measured),
         ends=_ends(measured.expires, today),
     )
 
@@ -182,7 +201,7 @@ def _headline(app: AppMetrics, measured: Latest) -> tuple[str, str, Estimate]:
     view = number_page.view(measured.number) if measured.number else None
     if view:
         first = view.first
-        return first.value, f"{first.name.lower()}, {first.low} to {first.high}", Estimate(_NAMES[first.name], *first.numbers)
+        return first.value, f"{first.name.lower()}, {first.low} to {first.high}", Estimate(_FIGURES[first.name], *first.numbers)
     rows = metric_page.estimated(measured)
     if not rows:
         return "Too few to say", "", Estimate()
@@ -229,6 +248,19 @@ def _other_versions(measured: Latest) -> str:
         if each.earlier
     ]
     return "; ".join([*([f"version {measured.version}"] if others else []), *others, *earlier])
+
+
+def _brief(name: str, length: str, today: date) -> str:
+    """Write a period in few letters; a day or a week of this year without the year."""
+    text = figures.brief(name, length)
+    return text if length == "month" else text.replace(f" {today.year}", "")
+
+
+def _awaited(app: AppMetrics, measured: Latest) -> str:
+    """Say what the first release waits for."""
+    if app.trial:
+        return "no report has been counted yet"
+    return app.awaited(app.versions[measured.id, measured.version])
 
 
 def _ends(expires: date | None, today: date) -> str:

@@ -8,6 +8,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deniable.messages.lookalike import did_you_mean
+from deniable.messages.plural import plural
 from deniable.registry import OTHER
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.figures import Measure
@@ -34,6 +35,7 @@ _WIDEST = 0.5  # of the axis: an estimate with a wider interval is not printed
 _MOST_NAMED = 3
 _MOST_VALUES = 200  # of all segments: with more the table is left out
 _MOST_CHOICES = 30  # answers to choose from
+_MOST_SHOWN = 20  # values of a dimension, unless all are asked for
 _HALF = 0.5
 _SHOWN = 40  # characters of what was asked for
 
@@ -56,6 +58,24 @@ class SegmentRow:
     by: str = ""  # by how much it differs from the base, if it does
     numbers: tuple[Cell, ...] = ()  # the state and all numbers, for a file
 
+    @property
+    def n(self) -> int:
+        """The number of its reports, 0 if nothing is published of it."""
+        return int(self.numbers[1] or 0) if len(self.numbers) > 1 else 0
+
+    @property
+    def differs(self) -> bool:
+        """Whether it was found to differ from its base."""
+        return self.state in ("more", "less")
+
+
+class SegmentGroup(NamedTuple):
+    """The values of a dimension."""
+
+    name: str
+    rows: tuple[SegmentRow, ...]
+    folded: str  # which others there are, in words; empty if there are none
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentTable:
@@ -68,7 +88,27 @@ class SegmentTable:
     says: tuple[str, ...]  # of each dimension what differs, in words
     overall: SegmentRow  # all reports
     groups: tuple[tuple[str, tuple[SegmentRow, ...]], ...]  # of each dimension its rows
-    bases: tuple[str, ...]  # cells that may be the base
+    bases: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]  # of each dimension what may be the base, and its cell
+    unit: str  # of differences
+
+    def shown(self, *, everything: bool) -> list[SegmentGroup]:
+        """Return the values of each dimension with the most reports, or all of them. The base is always among them."""
+        groups = []
+        for name, listed in self.groups:
+            number = len(listed) if everything or len(listed) <= _MOST_SHOWN else _MOST_SHOWN
+            base = [row for row in listed[number:] if row.state == "base"]
+            others = [row for row in listed[number:] if row.state != "base"]
+            groups.append(SegmentGroup(name, (*listed[:number], *base), _folded(others)))
+        return groups
+
+
+def _folded(rows: Sequence[SegmentRow]) -> str:
+    """Say how many rows are not shown, and how many of them differ from the base."""
+    if not rows:
+        return ""
+    differing = sum(row.differs for row in rows)
+    how = f"{differing} of them {'differs' if differing == 1 else 'differ'}" if differing else "none of them found to differ"
+    return f"{plural(len(rows), 'more segment')} with fewer reports, {how}"
 
 
 def table(
@@ -127,7 +167,11 @@ def table(
         "state": "published",
     }
     groups = {
-        name: tuple(writer.row(each, f"{name}={each['']}", is_base=each[""] == bases[name]) for each in own)
+        name: tuple(
+            sorted(
+                (writer.row(each, f"{name}={each['']}", is_base=each[""] == bases[name]) for each in own), key=lambda row: -row.n
+            )
+        )
         for name, own in listed.items()
     }
     cells = [row.cell for own in groups.values() for row in own if row.reports]
@@ -140,7 +184,10 @@ def table(
         says=tuple(filter(None, (*(writer.says(answer.label, name, own) for name, own in groups.items()), others_lead))),
         overall=writer.row(overall, "", is_base=False),
         groups=tuple(groups.items()),
-        bases=tuple(f"{name}={word}" for name in names for word in version.breakdown.values[name] if word != OTHER),
+        bases=tuple(
+            (name, tuple((word, f"{name}={word}") for word in version.breakdown.values[name] if word != OTHER)) for name in names
+        ),
+        unit=", in points" if measure.is_share else "",
     )
 
 
@@ -244,8 +291,8 @@ class _Writer:
             _NONE if is_wide else self.measure.estimate(value, interval),
             between,
             figures.count(answered["n"]),
-            self.scale.across(value),
-            (self.scale.across(low), self.scale.across(high)),
+            round(self.scale.across(value), 1),
+            (round(self.scale.across(low), 1), round(self.scale.across(high), 1)),
             (self.measure.is_share and low < self.scale.low, high > self.scale.high * (1 + 1e-9)),
             by=by,
             numbers=(answered["state"], *(answered.get(column) for column in _NUMBERS)),
@@ -258,13 +305,16 @@ class _Writer:
             return "few", str(answered.get("reason") or "not compared"), ""
         ends = (answered["diff_low_all"], answered["diff_high_all"])
         if p_value > self.alpha:
-            return "alike", f"cannot be told apart ({self.measure.signed(ends)})", ""
+            return "alike", f"cannot be told apart ({self._signed(ends)})", ""
         is_more = figures.distance(difference, self.measure.scale) > 0
         state, word = ("more", "higher") if is_more else ("less", "lower")
         by = f"by {self.measure.size(ends, is_rise=is_more)}"
         low, high = (figures.distance(end, self.measure.scale) for end in ends)
         # Holm's test finds a little more than the intervals exclude. What it finds then is by up to so much.
-        return state, f"{word} ({by if low <= 0 <= high else self.measure.signed(ends)})", by
+        return state, f"{word} ({by if low <= 0 <= high else self._signed(ends)})", by
+
+    def _signed(self, ends: tuple[float, float]) -> str:
+        return self.measure.signed(ends).removesuffix(" points")  # the head of the column has the unit
 
     def says(self, label: str, name: str, rows: Sequence[SegmentRow]) -> str:
         """Say which segments of a dimension differ from the base; empty if none is compared with it."""

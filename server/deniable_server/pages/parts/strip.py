@@ -28,15 +28,15 @@ class Light(NamedTuple):
     mark: str = ""  # "ok", "no" or "wait"; empty if it is neither good nor bad
 
 
-def lights(app: App, known: Mapping[Definition, Summary]) -> list[Light]:
+def lights(app: App, known: Mapping[Definition, Summary], refused: Mapping[str, str]) -> list[Light]:
     """Say when something was published last, what is due next, whether uploads are counted, and what was refused."""
     last = max((summary.updated for summary in known.values()), default=0)
-    listed = [Light("Published", _moment(datetime.fromtimestamp(last, UTC)) if last else "nothing yet")]
+    listed = [Light("Published", figures.hour(datetime.fromtimestamp(last, UTC)) if last else "nothing yet")]
     if app.trial:
         listed.append(Light("Next release", "each report, at once"))
     else:
         due = min(filter(None, map(app.next_release, app.highest.values())), default=None)
-        listed.append(Light("Next release", _moment(due) if due else "none: collection has ended"))
+        listed.append(Light("Next release", figures.hour(due) if due else "none: collection has ended"))
     try:
         state = health.read(app.store)
     except CommandForbidden:  # this server's user may not look
@@ -45,19 +45,22 @@ def lights(app: App, known: Mapping[Definition, Summary]) -> list[Light]:
         worker = Light("Worker", "counting is held up", "no") if state.held_up else Light("Worker", "counting", "ok")
     else:
         worker = Light("Worker", "none runs, and uploads wait", "no") if state.backlog else Light("Worker", "none runs", "wait")
-    return [*listed, worker, _refused(app)]
+    return [*listed, worker, _refused(refused)]
 
 
-def _refused(app: App) -> Light:
-    """Say of which metrics reports were refused within the last day, as of the last full hour."""
-    hours = refused_reports.hours(app.store, trial=app.trial)
-    recent = sorted({each.metric for each in hours if app.store.now() - each.last <= _DAY})
+def refused_lately(app: App) -> dict[str, str]:
+    """Return the metrics of which reports were refused within the last day, as of the last full hour, each with a code."""
+    try:
+        hours, now = refused_reports.hours(app.store, trial=app.trial), app.store.now()
+    except CommandForbidden:  # this server's user may not look
+        return {}
+    return {each.metric: each.code for each in hours if now - each.last <= _DAY}
+
+
+def _refused(codes: Mapping[str, str]) -> Light:
+    recent = sorted(codes)
     if not recent:
         return Light("Refused", "none within a day", "ok")
     if len(recent) > _MOST_NAMED:
         return Light("Refused", f"reports of {len(recent)} metrics", "no")
     return Light("Refused", f"reports of {figures.listed([each or 'a metric that is not declared' for each in recent])}", "no")
-
-
-def _moment(moment: datetime) -> str:
-    return f"{moment.day} {moment:%b %Y, %H:%M} UTC"

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.figures import Measure
     from deniable_aggregator.answer.model.series import Line, Point, SeriesPeriod
 
-_SIDE = 1000  # units of a path's square: paths have whole numbers
+_SIDE, _SMALL_SIDE = 1000, 400  # units of the square of a path, which has whole numbers: of one picture, and of several
 _MOST_DAYS = 15  # below so many days each has its name
 _MOST_WEEKS = 9  # below so many weeks of days each Monday has its name
 _MOST_TICKS = 14
 _MOST_SHORT = 7  # ticks on a telephone
 _FEWEST_TOGETHER = 4  # periods of which the band of all together is drawn
+_MOST_WIDE = 60  # periods of which it is drawn in each of several small pictures
 _MOST_HITS = 120  # periods that say what they are under the pointer; half as many over several pictures
 _MOST_DOTS = 60
 
@@ -71,8 +72,8 @@ class CoursePicture:
     """Something estimated again and again, with bands."""
 
     marks: tuple[Mark, ...]  # one for each period with an estimate
-    # curves, bands, wide: paths in a square of `_SIDE` units: the line, its pointwise band, and that of all periods together.
-    # A gap ends a path.
+    side: int = _SIDE  # units of the square of the paths
+    # curves, bands, wide: paths: the line, its pointwise band, and that of all periods together. A gap ends a path.
     curves: tuple[str, ...]
     bands: tuple[str, ...]
     wide: tuple[str, ...] = ()
@@ -115,6 +116,7 @@ def picture(
         low, high = min(ends), max(ends)
         scale = chart.round_scale(low, high) if high > low else Scale(low - 1, high + 1)
     ticks = tuple(Tick(round(100 - tick.at, 2), tick.label) for tick in scale.ticks)
+    side = _SIDE if pictures == 1 else _SMALL_SIDE
 
     def x(at: int) -> float:
         return round(100 * (at + 0.5) / len(periods), 2)
@@ -125,7 +127,7 @@ def picture(
     def band(run: Sequence[tuple[int, Point]], intervals: Sequence[tuple[float, float]]) -> str:
         """Draw an area: along the upper ends of intervals, and back along the lower ones."""
         low, high = ([(x(at), y(ends[side])) for (at, _), ends in zip(run, intervals, strict=True)] for side in (0, 1))
-        return path([*high, *reversed(low)]) + "Z"
+        return path([*high, *reversed(low)], side) + "Z"
 
     joined = runs(line.points, periods)
     known = [(at, point) for run in joined for at, point in run]
@@ -135,6 +137,7 @@ def picture(
         for at, point in run
     )
     long = [run for run in joined if len(run) > 1]
+    has_wide = len(known) >= _FEWEST_TOGETHER and (pictures == 1 or len(known) <= _MOST_WIDE)
     width = 100 / len(periods)
     hits = (
         Hit(
@@ -154,15 +157,16 @@ def picture(
         latest=measure.estimate(last.estimate, last.interval),
         when=f"{figures.brief(periods[end].period, length)}{'' if periods[end].closed else ', open'}",
         marks=marks,
-        curves=tuple(path((x(at), y(point.estimate)) for at, point in run) for run in long),
+        side=side,
+        curves=tuple(path(((x(at), y(point.estimate)) for at, point in run), side) for run in long),
         bands=tuple(band(run, [point.interval for _, point in run]) for run in long),
-        wide=tuple(band(run, [point.simultaneous for _, point in run]) for run in long) if len(known) >= _FEWEST_TOGETHER else (),
+        wide=tuple(band(run, [point.simultaneous for _, point in run]) for run in long) if has_wide else (),
         ticks=ticks,
         zero=ticks[0].at if ticks else 100.0,
         pins=tuple(pins),
         hits=tuple(hits) if pictures * len(periods) <= (_MOST_HITS if pictures == 1 else _MOST_HITS // 2) else (),
         dots=pictures * len(known) <= _MOST_DOTS,
-        words=f"{label} in {len(known)} {length}s: from {lowest} to {highest}. The table below and its file have every number.",
+        words=f"{label} in {len(known)} {length}s: from {lowest} to {highest}. The file has every number.",
         between=between,
     )
 
@@ -174,9 +178,9 @@ def estimate(point: Point, measure: Measure) -> str:
     return f"{measure.estimate(point.estimate, point.interval)} ({ends})"
 
 
-def path(points: Iterable[tuple[float, float]]) -> str:
-    """Return a path in a square of `_SIDE` units, through points in percent."""
-    return chart.whole_path((round(_SIDE / 100 * x), round(_SIDE / 100 * y)) for x, y in points)
+def path(points: Iterable[tuple[float, float]], side: int = _SIDE) -> str:
+    """Return a path in a square of so many units, through points in percent."""
+    return chart.whole_path((round(side / 100 * x), round(side / 100 * y)) for x, y in points)
 
 
 def runs(points: Sequence[Point | None], periods: Sequence[SeriesPeriod]) -> list[list[tuple[int, Point]]]:

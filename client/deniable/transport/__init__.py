@@ -75,8 +75,6 @@ class Sender:
         upkeep: Callable[[], object] = lambda: None,  # called in the thread that makes batches, some time after `look_after`
         sealer: Sealer | None = None,  # Seals reports for a relay, in the thread that makes batches. None if the app has none.
     ) -> None:
-        if not isinstance(settings, SenderSettings):
-            raise ParameterError("settings: write SenderSettings(...), or leave it out", settings)
         self._dsn = dsn
         self._settings = settings
         self._given_post = post

@@ -30,7 +30,7 @@ def forked_programs():
 
 def test_the_demo_recovers_the_truth():
     """Every true figure of 100 flights lies in its interval."""
-    done = demo_inside("--devices", 100, timeout=SECONDS)
+    done = demo_inside("--devices", 100)
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     assert outcome["all_inside"]

@@ -75,9 +75,9 @@ class Sender:
         upkeep: Callable[[], object] = lambda: None,  # called in the thread that makes batches, some time after `look_after`
         sealer: Sealer | None = None,  # Seals reports for a relay, in the thread that makes batches. None if the app has none.
     ) -> None:
-        if not isinstance(settings, SenderSettings):
-            raise ParameterError("settings: write SenderSettings(...), or leave it out", settings)
-        self._dsn, self._settings, self._given_post = dsn, settings, post
+        self._dsn = dsn
+        self._settings = settings
+        self._given_post = post
         self._spool = spool
         self._waiting = waiting
         self._delivered = delivered

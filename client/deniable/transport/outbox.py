@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Protocol
 
+from deniable.errors import ParameterError
 from deniable.frozen import NamedTuple
+from deniable.transport.settings import SenderSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from deniable.transport.network import Orders
-    from deniable.transport.settings import SenderSettings
     from deniable.wire.report import Report
 
 _MAX_PAYLOAD_BYTES = 128 * 1024  # of a batch, so that a server accepts its base64
@@ -46,6 +47,8 @@ class Outbox:
         settings: SenderSettings,  # how to batch
         orders: Orders,  # what the app wants
     ) -> None:
+        if not isinstance(settings, SenderSettings):
+            raise ParameterError("settings: write SenderSettings(...), or leave it out", settings)
         self._settings = settings
         self._orders = orders
         self._queue: deque[Report] = deque()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from waiting import new_profile
 
 from .conftest import READ
 
@@ -84,7 +85,7 @@ class Visitor(NamedTuple):
 
 def signed(browser, address, key):
     """Sign in; return the cookies."""
-    context = browser.new_context()
+    context = new_profile(browser)
     page = context.new_page()
     page.goto(address)
     page.fill("#key", key)
@@ -125,8 +126,7 @@ def windows(browser, address, pytestconfig):
     def window(cookies=None, *, script=True):
         kind = script, json.dumps(cookies)
         if kind not in visitors:
-            page = browser.new_context(storage_state=cookies, java_script_enabled=script).new_page()
-            page.set_default_timeout(60_000)  # a busy machine decodes a first distribution slowly
+            page = new_profile(browser, storage_state=cookies, java_script_enabled=script).new_page()
             complaints = []
             page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
             page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -205,7 +205,7 @@ def test_a_link_restores_the_view(browser, windows, reader):
     visitor.page.get_by_role("link", name="Consistent").click()
     visitor.page.wait_for_url("**view=consistent**")
     text = visitor.page.locator("main").inner_text()
-    other = browser.new_context().new_page()
+    other = new_profile(browser).new_page()
     other.goto(visitor.page.url)
     other.fill("#key", READ)
     other.press("#key", "Enter")
@@ -323,7 +323,7 @@ def test_a_period_of_many_is_told_where_it_is_drawn(visitor):
 
 def test_picture(browser, address, reader, windows):
     """The README's picture: the page of a metric begins with what its reports say, and all of this is seen at once."""
-    page = browser.new_context(storage_state=reader, viewport={"width": 1280, "height": 1350}).new_page()
+    page = new_profile(browser, storage_state=reader, viewport={"width": 1280, "height": 1350}).new_page()
     page.goto(f"{address}/m/ui.theme")
     assert re.match(r"“light” is the most frequent answer: .*%\)$", page.locator(".headline").inner_text())
     assert re.search(r"“dark” rose by .* points, ", page.locator(".changed").inner_text())

@@ -30,15 +30,15 @@ SHORT = 100
 """Days of a short year. There are always two whole months in them, and enough days after the eight weeks of a habit."""
 
 
-def demo(*arguments, timeout=150):
+def demo(*arguments):
     command = [sys.executable, "-m", "deniable", "demo", "--json", "--no-year", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, stdin=subprocess.DEVNULL)
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, stdin=subprocess.DEVNULL)
 
 
-def demo_inside(*arguments, timeout=150):
+def demo_inside(*arguments):
     """Run the demo until every truth is inside: by chance alone one run in two hundred has one outside, two in 40,000."""
-    done = demo(*arguments, timeout=timeout)
-    return demo(*arguments, timeout=timeout) if done.returncode == 1 else done
+    done = demo(*arguments)
+    return demo(*arguments) if done.returncode == 1 else done
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ def test_a_column_of_strings(tmp_path):
 )
 def test_bad_arguments_are_explained(arguments, message, own):
     """A bad argument ends with status 2 and says what is wrong, without a traceback."""
-    done = demo(*arguments, *(own if "--redis-url" in arguments else ()), timeout=60)
+    done = demo(*arguments, *(own if "--redis-url" in arguments else ()))
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr
@@ -233,7 +233,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
     """Columns whose names become the same metric are told apart or refused, never mixed."""
     path = tmp_path / "own.csv"
     path.write_text("a b,A-B\n1,2\n2,3\n")
-    done = demo("--input", path, "--column", "a b", "A-B", timeout=60)
+    done = demo("--input", path, "--column", "a b", "A-B")
     assert done.returncode == 2
     assert "column.a_b" in done.stderr
 
@@ -265,7 +265,7 @@ def test_a_port_in_use_gets_no_reports(own):
     """Where somebody else listens the demo ends with one line, and sends nothing there."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         taken.settimeout(0)
-        done = demo(*own, "--devices", 10, "--port", taken.getsockname()[1], timeout=60)
+        done = demo(*own, "--devices", 10, "--port", taken.getsockname()[1])
         assert done.returncode == 2
         assert "is in use by another program" in done.stderr
         with pytest.raises(BlockingIOError):
@@ -289,7 +289,7 @@ def test_the_page_stays_in_a_terminal(stays, own):
                 assert requests.get(re.search(r"http://[\d.:]+/", output)[0], timeout=60).ok
                 assert stays
                 os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(60) in (0, 1)
+    assert process.wait(300) in (0, 1)
     assert re.search("Reading .* Starting .*300 devices answer .*Next: .* the page", re.sub(r"\s+", " ", output)), output
     assert ("Stopping ..." in output) == stays
     assert "Traceback" not in output
@@ -304,7 +304,7 @@ def test_ctrl_c_shows_no_traceback(own):
         assert line
     time.sleep(1)  # amid what the devices answer
     os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert err.endswith("Stopping ...\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from npm import ROOT, SOURCE, run
+from waiting import new_profile
 from webpage import FLAGS, Site
 
 OLDEST = 20
@@ -73,7 +74,7 @@ def browser():
 @pytest.fixture
 def context(browser):
     """Make a new profile."""
-    profile = browser.new_context()
+    profile = new_profile(browser)
     yield profile
     profile.close()
 

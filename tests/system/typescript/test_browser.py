@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from waiting import new_profile
 from webpage import age, databases, record, stats, until, visit
 
 
@@ -47,7 +48,7 @@ def test_two_tabs_share_a_budget_and_send_once(site, context):
 def test_a_page_that_is_left_sends_what_it_has(site, context, leave):
     """Nothing is lost and nothing counts twice: what has not arrived waits for the next page, under the same key."""
     for _ in range(3):
-        profile = context.browser.new_context()
+        profile = new_profile(context.browser)
         page = visit(profile, site)
         assert record(page)
         if leave == "close":

@@ -595,7 +595,7 @@ def same(one, other):
 
 def test_every_format_has_the_same_rows(filled):
     query = {"metrics": "theme,wait", "dimensions": "time,value", "compare": '{"date_range":"previous"}'}
-    query["date_range"] = ",".join(RANGE)
+    query["date_range"] = "..".join(RANGE)
     answer = get(filled, **query).get_json()
     full, names = answer["rows"], [each["name"] for each in answer["columns"]]
     assert [list(row) for row in full] == [names] * len(full)

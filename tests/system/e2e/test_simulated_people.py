@@ -89,7 +89,7 @@ def test_estimates_hold_what_simulated_people_answered(tmp_path):
         people = {(each["metric"], each["period"], each["segment"]): int(each["people"]) for each in figures}
         truth = defaultdict(dict)
         for row in figures:
-            truth[row["metric"], row["period"], row["segment"]][row["answer"]] = float(row["truth"])
+            truth[row["metric"], row["period"], row["segment"]][row["value"]] = float(row["truth"])
         assert len(truth) == DAYS * (3 + 3) + len({p for m, p, _ in people if m in ("save.ms", "plugins")})
         outside = []
         for (metric, period, segment), figures in truth.items():

@@ -16,7 +16,7 @@ from tests.server.test_rows import RANGE, filled, get, shop  # noqa: F401 - fixt
 @pytest.mark.skipif(not which("ssconvert"), reason="no Gnumeric on PATH")
 def test_a_spreadsheet_opens_the_rows(filled, tmp_path):  # noqa: F811
     """Gnumeric has the same numbers and texts, nothing is a formula, and what looks like one keeps its apostrophe or is shown."""
-    query = {"metrics": "theme,wait", "dimensions": "time,value", "date_range": ",".join(RANGE)}
+    query = {"metrics": "theme,wait", "dimensions": "time,value", "date_range": "..".join(RANGE)}
     body = get(filled, **query).get_json()["rows"]
     arguments, opened = tmp_path / "rows.csv", tmp_path / "rows.gnumeric"
     arguments.write_bytes(get(filled, **query, format="csv").get_data())

@@ -59,10 +59,16 @@ class Limits:
     ) -> list[Limit]:
         """Return the limits that a request with a valid key counts for: its source, then the key."""
         name = partition.name if partition else app
-        limits = self._of_source(visit, schema.RATE_SOURCE, name)
-        if self._key:
-            limits.append(Limit(schema.RATE_KEY.of(name, key), *self._key))
+        limits = [*self._of_source(visit, schema.RATE_SOURCE, name), *self.of_key(name, key)]
         return [_part(limit, partition) for limit in limits]
+
+    def of_key(
+        self,
+        app: str,  # the key's app, or a partition of it
+        key: str,  # the key's id
+    ) -> list[Limit]:
+        """Return the limit of a key alone: a relay brings from one address what thousands of devices have sent."""
+        return [Limit(schema.RATE_KEY.of(app, key), *self._key)] if self._key else []
 
     def due(self, limits: list[Limit]) -> list[Limit]:
         """Return the limits that a request is still to be counted for; refuse it with 429 if one is known to be used up."""

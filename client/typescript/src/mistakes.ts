@@ -15,12 +15,12 @@ const REASONS: { readonly [reason: string]: string } = {
   expired: "its collection has ended; write a later `expires` in metrics.toml, for the page and for the server",
   not_sampled: "`sample` has left this answer out; that is normal",
   this_period:
-    "this browser has made its reports of this period; that is normal. To record once more while you develop, open a private window, or pass state: \"memory\"",
+    "this browser has made its reports of this period; that is normal. To record once more while you develop, open a private window",
   budget:
-    "there is no budget left for it now. A browser that is new earns its budget in 30 days, and answers one question at first. To try all while you develop, pass state: \"memory\"",
+    "there is no budget left for it now. A browser that is new earns its budget in 30 days, and answers one question at first. To try all that keep no answer while you develop, pass state: \"memory\"",
   queue_full: "too many reports wait to be sent; see whether the server answers, and record less",
   refused_key: "the server has refused the key of the DSN, so nothing is recorded until the page is loaded again; correct the DSN",
-  state: "what was spent cannot be read or written, so nothing is recorded; let the page use its database, or pass state: \"memory\"",
+  state: "what was spent cannot be read or written, so nothing is recorded; let the page use its database",
   error: "an unexpected error happened, and the page was not disturbed; `strict: true` throws it",
 };
 
@@ -102,7 +102,7 @@ function ofAnswer(client: Client, reason: string, id: string, answer: unknown): 
     const sealed = registry.relay ? ". Reports of this app are sealed for a relay, which a page cannot do" : "";
     return [["all metrics", reason, `the client is off: ${disabled}${sealed}; nothing is recorded meanwhile`]];
   }
-  if (reason === "off") return [[id, reason, `the metric is off: ${off[id]}${segments(client.options, metric)}`]];
+  if (reason === "off") return [[id, reason, `the metric is off: ${off[id]}${MENDED[off[id]!] ?? segments(client.options, metric)}`]];
   if (reason === "unknown_metric") {
     if (typeof answer === "string" && Object.hasOwn(registry.metrics, answer)) return [[answer, "swapped", SWAPPED]];
     const meant = nearest(String(id), Object.keys(registry.metrics));
@@ -113,6 +113,12 @@ function ofAnswer(client: Client, reason: string, id: string, answer: unknown): 
   const alike = ["no_consent", "queue_full", "refused_key", "state"].includes(reason);
   return [[alike ? "all metrics" : id, reason, REASONS[reason]!]];
 }
+
+/** What to do about a metric that is off, by why. */
+const MENDED: { readonly [why: string]: string } = {
+  "needs a lasting state": '; leave out `state`, or in Node pass `await fileStore("folder")` of deniable/node',
+  "above `caps`": "; raise `caps` of init, or lower the epsilon of the metric",
+};
 
 /** Say which segment is missing; empty if none is. */
 function segments({ registry, segments = {} }: Options<Sheet>, metric: SheetMetric | undefined): string {

@@ -69,6 +69,10 @@ test("whatever drops an answer says so", async () => {
     for (let time = 0; time < times; time++) await record("grr", "0");
     assert.match(said()[0] ?? "", line);
   }
+  client({ state: "memory", caps: { epsilon: 0.25 } });
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  assert.ok(said().some((each) => each.startsWith("deniable: l_grr: off: the metric is off: needs a lasting state; leave out `state`, ")));
+  assert.ok(said().some((each) => each.startsWith("deniable: grr: off: the metric is off: above `caps`; raise `caps` of init, ")));
   const { record } = client({ segments: {} });
   await record("subset", "dark");
   assert.ok(said().some((each) => /^deniable: subset: off: .*; pass segments: \{ platform: "linux" \} to init, with one of /.test(each)), lines.join());

@@ -97,10 +97,10 @@ def test_what_could_not_be_sent_arrives_later_under_the_same_key(site, context):
     keys = []
     page.route("**/v1/reports", lambda route: (keys.append(route.request.headers["idempotency-key"]), route.abort()))
     assert record(page)
-    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 1}
+    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 1, "why": "no_answer"}
     page.unroute("**/v1/reports")
     context.set_offline(True)
-    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 1}
+    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 1, "why": "no_answer"}
     context.set_offline(False)
     page = visit(context, site)
     assert page.evaluate("telemetry.flush()") == {"sent": 1, "left": 0, "why": ""}

@@ -44,19 +44,19 @@ def test_a_day_offline_costs_nothing_and_two_more_are_given_up(site, context):
     page = visit(context, site)
     context.set_offline(True)
     assert record(page)
-    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 1}
+    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 1, "why": "no_answer"}
     page.evaluate(f"window.shift = {DAY}")
-    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 1}
+    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 1, "why": "no_answer"}
     context.set_offline(False)
-    assert page.evaluate("telemetry.flush()") == {"sent": 1, "left": 0}
+    assert page.evaluate("telemetry.flush()") == {"sent": 1, "left": 0, "why": ""}
     assert len(site.stub.reports) == 1
     age(page, 30)
     assert record(page)
     context.set_offline(True)
-    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 1}
+    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 1, "why": "no_answer"}
     page.evaluate(f"window.shift = {4 * DAY}")
     context.set_offline(False)
-    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 0}
+    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 0, "why": ""}
     assert stats(page)["dropped"] == {"too_old": 1}
     assert len(site.stub.reports) == 1
 
@@ -66,11 +66,11 @@ def test_a_policy_that_forbids_the_server_keeps_reports(site, context):
     site.policy = site.policy.replace("connect-src 'self'", "connect-src 'none'")
     page = visit(context, site)
     assert record(page)
-    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 1}
+    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 1, "why": "no_answer"}
     assert set(page.evaluate("faults")) == {"connect-src"}
     site.policy = site.policy.replace("connect-src 'none'", "connect-src 'self'")
     page = visit(context, site)
-    assert page.evaluate("telemetry.flush()") == {"sent": 1, "left": 0}
+    assert page.evaluate("telemetry.flush()") == {"sent": 1, "left": 0, "why": ""}
 
 
 def served(site, context, *metrics):
@@ -99,7 +99,7 @@ def test_a_served_registry_of_another_key_ends_all_until_the_next_visit(site, co
     page = served(site, context, "habit", "theme")
     assert record(page)
     page = visit(context, site, f"?key={quote(generate()[1])}")
-    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 1}
+    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 1, "why": "no_answer"}
     assert "its signature is of another text, or by another key" in stats(page)["disabled"]
     assert not record(page)
     assert site.stub.attempts == []
@@ -193,7 +193,7 @@ def test_the_plain_page_of_the_guide(site, context, tmp_path):
     until(page, "telemetry.agreed()")
     page.click("text=Use the dark theme")
     until(page, "telemetry.stats().recorded === 1")
-    assert page.evaluate("telemetry.flush()") == {"sent": 1, "left": 0}
+    assert page.evaluate("telemetry.flush()") == {"sent": 1, "left": 0, "why": ""}
     assert [report.metric for report in site.stub.reports] == ["ui.theme"]
     page.goto(f"{site.url}/other")
     page.goto(site.url)

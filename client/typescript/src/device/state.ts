@@ -147,7 +147,7 @@ export abstract class PartedStore implements Store {
   #changed<T>(count: number, block: (...parts: Parts) => T): Promise<T> {
     return this.change(NAMES.slice(0, count), (parts) => {
       const state = (parts[0] ??= freshState(this.now())) as State;
-      if (state.format !== 1) throw new Error("the stored state has another format");
+      if (state.format !== 1) throw new Error("the state is not known here");
       return block(state, (parts[1] ??= { batches: [], sent: [] }) as Outbox);
     });
   }

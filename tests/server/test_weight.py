@@ -89,8 +89,8 @@ def test_the_base_is_never_folded():
     rows[23] = replace(rows[23], state="base")
     rows[24] = replace(rows[24], state="less")
     table = SegmentTable("", "", (), None, (), row, (("x", tuple(rows)),), (), "")
-    (group,) = table.shown(everything=False)
+    (group,) = table.listed(everything=False)
     assert [each.name for each in group.rows] == [*map(str, range(SHOWN)), "23"]
     assert group.folded == "4 more segments with fewer reports, 1 of them differs"
-    (group,) = table.shown(everything=True)
+    (group,) = table.listed(everything=True)
     assert (len(group.rows), group.folded) == (25, "")

@@ -273,8 +273,8 @@ def headline(rows: Sequence[Row], refused: Mapping[str, str]) -> Headline:
         return Headline("Nothing is shown yet", [], "", "")
     says = f"{len(changed)} of {plural(len(rows), 'metric')} changed" if changed else "No trend and no change beyond chance"
     by_when: dict[str, list[tuple[str, str]]] = {}
-    for each in changed[:_MOST_NAMED]:
-        by_when.setdefault(each.moves[0].when, []).append((each.moves[0].of, each.id))
+    for id_, move in [(each.id, each.moves[0]) for each in changed[:_MOST_NAMED]]:
+        by_when.setdefault(move.when, []).append((move.of, id_))
     others = [each.id for each in changed[_MOST_NAMED:]]
     names = [*others[:_MOST_OTHERS], *([f"{len(others) - _MOST_OTHERS} more"] if len(others) > _MOST_OTHERS else [])]
     more = f"Others that changed: {figures.listed(names)}." if others else ""

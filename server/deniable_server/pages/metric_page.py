@@ -81,15 +81,15 @@ def page_of(
         "range": data.range.text if data else "",
     }
     days = so_far(facts["days"], facts["updated"] or datetime.now(UTC))
-    first, rest = figures.first_sentence(headline(measured, None, level))
+    first, detail = figures.first_sentence(headline(measured, None, level))
     if parts.get("number") and parts["number"].says:
-        first, rest = parts["number"].says, parts["number"].detail
+        first, detail = parts["number"].says, parts["number"].detail
     return frame.page(
         "metric.html",
         app=app,
         m=facts | described(app, measured),
         headline=first,
-        rest=rest,
+        detail=detail,
         near=near(app, measured.id),
         offered=offered(facts["periods"], *(span.last for span in facts["included"] if period)),
         levels=sorted({*LEVELS, level}),

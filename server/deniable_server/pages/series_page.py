@@ -227,8 +227,8 @@ def _shifted(shifts: Sequence[ShiftText], length: str) -> str:
     if len(shifts) > _MOST_SHIFTS:
         return f"Answers shifted {len(shifts)} times. The last time {shifts[-1].moved}, {at} {shifts[-1].begins}."
     by_move: dict[str, list[str]] = {}
-    for each in shifts:
-        by_move.setdefault(each.moved, []).append(each.begins)
+    for shift in shifts:
+        by_move.setdefault(shift.moved, []).append(shift.begins)
     moves = "; ".join(f"{moved} {at} {figures.listed(begins)}" for moved, begins in by_move.items())
     return f"{moves}." if moves else ""
 

@@ -312,23 +312,23 @@ def test_what_is_chosen_is_folded_on_a_telephone(visitor, path):
 def test_a_period_of_many_is_told_where_it_is_drawn(visitor):
     """Of more periods than the table has, too."""
     visitor.go("/m/export.used?by=day")
-    picture, told = visitor.page.get_by_role("slider"), visitor.page.locator(".told")
+    picture, caption = visitor.page.get_by_role("slider"), visitor.page.locator(".told")
     hits = visitor.page.locator(".hit text").all_text_contents()
     picture.scroll_into_view_if_needed()
     box = picture.bounding_box()
     for at in (0, len(hits) // 2, len(hits) - 1):
         visitor.page.mouse.move(box["x"] + box["width"] * (at + 0.5) / len(hits), box["y"] + 5)
-        assert told.inner_text() == hits[at]
+        assert caption.inner_text() == hits[at]
 
 
 def test_picture(browser, address, reader, windows):
     """The README's picture: the page of a metric begins with what its reports say, and all of this is seen at once."""
-    page = new_profile(browser, storage_state=reader, viewport={"width": 1280, "height": 1350}).new_page()
+    page = new_profile(browser, storage_state=reader, viewport={"width": 1280, "height": 1080}).new_page()
     page.goto(f"{address}/m/ui.theme")
     assert re.match(r"“light” is the most frequent answer: .*%\)$", page.locator(".headline").inner_text())
     assert re.search(r"“dark” rose by .* points, ", page.locator(".changed").inner_text())
     for seen in (".facts", ".controls form", "#values", ".timeline figure"):
-        assert page.locator(seen).first.bounding_box()["y"] < 1300, f"{seen} is below the picture"
+        assert page.locator(seen).first.bounding_box()["y"] < 1040, f"{seen} is below the picture"
     picture = page.screenshot()
     assert len(picture) < MOST_BYTES
     if windows().pictures:

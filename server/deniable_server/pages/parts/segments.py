@@ -91,7 +91,7 @@ class SegmentTable:
     bases: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]  # of each dimension what may be the base, and its cell
     unit: str  # of differences
 
-    def shown(self, *, everything: bool) -> list[SegmentGroup]:
+    def listed(self, *, everything: bool) -> list[SegmentGroup]:
         """Return the values of each dimension with the most reports, or all of them. The base is always among them."""
         groups = []
         for name, listed in self.groups:

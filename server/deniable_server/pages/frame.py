@@ -146,6 +146,13 @@ blueprint.add_app_template_filter(figures.chance, "chance")
 blueprint.add_app_template_filter(figures.beginning, "beginning")
 
 
+@blueprint.app_template_filter("counted")
+def _counted(number: int, noun: str) -> Markup:
+    """Write a number in bold, with its noun."""
+    count, _, word = plural(number, noun).partition(" ")
+    return Markup("<b>{}</b> {}").format(count, word)
+
+
 # Failures, as pages
 
 

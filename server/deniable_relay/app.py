@@ -45,6 +45,7 @@ class Web:
     ) -> None:
         self._key = key.encode()
         self._reader, self._pools, self._forwarder, self._limits = reader, pools, forwarder, limits
+        self._waiting = metrics.Hourly()
 
     def take(self) -> tuple[dict[str, Any], HTTPStatus]:
         """Take an upload; answer once its reports are durable."""
@@ -76,7 +77,9 @@ class Web:
     def count(self) -> Response:
         """Say what was done, for Prometheus."""
         held = Counter(pool.why for pool in self._forwarder.held.values())
-        text = metrics.write(self._pools.totals(), held)
+        totals = self._pools.totals()
+        totals["waiting"] = self._waiting.seen(totals["waiting"], time.time())
+        text = metrics.write(totals, held)
         return Response(text, content_type=metrics.CONTENT_TYPE)
 
 

@@ -21,9 +21,27 @@ _EVER = {
     "too_few": "Reports that were dropped, because their pool stayed too small",
 }
 _NOW = {
-    "waiting": "Reports whose pool has not closed",
+    "waiting": "Reports whose pool has not closed, at the first look of this hour",
     "closed": "Reports of closed pools that the server has not taken yet",
 }
+
+
+class Hourly:
+    """A number as it was at the first look of an hour, and 0 as soon as it is 0. Its course hides when each report came."""
+
+    def __init__(self) -> None:
+        self._hour, self._number = -1, 0
+
+    def seen(
+        self,
+        number: int,  # as it is
+        now: float,  # seconds since 1970
+    ) -> int:
+        """Return the number as others may see it."""
+        hour = int(now) // 3600
+        if hour != self._hour or number == 0:
+            self._hour, self._number = hour, number
+        return self._number
 
 
 class _Numbers(Collector):

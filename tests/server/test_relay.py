@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -45,6 +46,28 @@ def test_later_reports_go_by_themselves_or_not_at_all(world):
     world.close(4)
     assert world.counted("theme") == {"platform=linux": 5}
     assert world.pools.totals() == {"forwarded": 5, "too_few": 4}
+
+
+def test_what_waits_is_shown_as_it_was_at_the_first_look_of_an_hour(world, monkeypatch):
+    """Whoever looks at each moment does not see when a report came, only that nothing waits any more."""
+    hour = 3600 * (world.now // 3600 + 1)
+    moment = SimpleNamespace(time=lambda: now[0])
+    monkeypatch.setattr("deniable_relay.app.time", moment)
+
+    def waiting():
+        text = world.relay.get("/metrics").get_data(as_text=True)
+        return float(re.search(r"^deniable_relay_waiting_reports (\S+)$", text, re.MULTILINE)[1])
+
+    now = [hour]
+    seen = [waiting()]
+    for minute, key in enumerate(("one", "two")):
+        world.send(world.reports("plain", [1, 0]), key=key)
+        now[0] = hour + 60 * minute
+        seen.append(waiting())
+    now[0] = hour + 3600
+    seen.append(waiting())
+    world.close()
+    assert [*seen, waiting()] == [0, 0, 0, 4, 0]
 
 
 def test_metrics_without_a_claim_go_the_same_way(world):

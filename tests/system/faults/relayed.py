@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -159,8 +160,8 @@ class RelayStage(Stage):
         """Ask the relay for its numbers of reports; empty while it does not answer."""
         with suppress(requests.RequestException):
             answer = requests.get(f"http://127.0.0.1:{self.port}/metrics", timeout=10)
-            lines = [line.split() for line in answer.text.splitlines() if line.startswith("deniable_relay_")]
-            return Counter({name.removeprefix("deniable_relay_").removesuffix("_reports"): int(float(n)) for name, n in lines})
+            numbers = re.findall(r"^deniable_relay_(\w+)_reports(?:_total)? (\S+)$", answer.text, re.MULTILINE)
+            return Counter({name: int(float(number)) for name, number in numbers})
         return Counter()
 
     # Load

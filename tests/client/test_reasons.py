@@ -772,12 +772,13 @@ def test_an_arrival_says_of_each_metric_what_became_of_it(case, monkeypatch):
 def test_an_arrival_elsewhere_tells_nothing_of_an_answer(client_of):
     """On people's devices its text is the same whatever the answer was, also if it was undeclared or in the metric's place."""
     texts = set()
-    for metric, answer in (("often", True), ("often", CANARY), (CANARY, "often"), ("oftem", True)):
+    for metric, answer in (("often", True), ("often", CANARY), (CANARY, "often"), ("another", "often"), ("oftem", True)):
         client = client_of()
         client.record(metric, answer)
         texts.add(str(client.flush(60)))
     assert texts == {
         "arrived: 1 report (often)",
+        f"nothing to send: 1 answer dropped as swapped (often); why: often: {ANSWERS['swapped'].happened}",
         f"nothing to send: 1 answer dropped as unknown_metric; why: {ANSWERS['unknown_metric'].happened}",
     }
 

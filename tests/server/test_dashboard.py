@@ -430,7 +430,7 @@ def test_a_refusal_ends_as_a_sentence(client):
 def test_an_empty_metric_says_what_to_do(client):
     """A metric without reports has no table, but conditions in order, the next step, and its possible answers."""
     html = client.get("/m/ui.choice").get_data(as_text=True)
-    assert '<p class="headline">Nothing is shown yet: no upload of this app comes</p>' in html
+    assert '<p class="headline">Nothing is shown yet, because no upload of this app comes</p>' in html
     parts = (
         "It is collected",
         "No upload has come",

@@ -113,7 +113,7 @@ def test_before_any_report(start, name):
     assert {row["frequency"] for row in body["estimates"]} == {None}
     assert body["unallocated"] == {"frequency": None, "stderr": None, "interval": [None, None]}
     page = served.http.get("/m/page").get_data(as_text=True)
-    assert "Nothing is shown yet: no" in page
+    assert "Nothing is shown yet, because no" in page
     assert "The 24 answers looked for" in page
     assert served.http.get("/").status_code == 200
 
@@ -226,7 +226,7 @@ def test_nothing_found(start):
     served = start(registry("", "key", source="discover = true", epsilon=2))
     body = served.get("/api/v1/metrics/page").get_json()
     assert (body["n"], body["estimates"]) == (0, [])
-    assert "Nothing is shown yet: no" in served.http.get("/m/page").get_data(as_text=True)
+    assert "Nothing is shown yet, because no" in served.http.get("/m/page").get_data(as_text=True)
     answer_evenly(served, rows=4096)
     body = served.get("/api/v1/metrics/page").get_json()
     assert not any(row["detected"] for row in body["estimates"])

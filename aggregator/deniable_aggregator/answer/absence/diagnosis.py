@@ -29,10 +29,10 @@ _RECENT = 86_400  # seconds
 
 _CAUSES = {
     "collected": "Nothing was published, and collection has ended",
-    "uploads": "Nothing is shown yet: no upload of this app comes",
-    "accepted": "Nothing is shown yet, and reports of it are refused",
-    "counted": "Nothing is shown yet: no worker counts",
-    "enough": "Nothing is shown yet: no report of it has been counted",
+    "uploads": "Nothing is shown yet, because no upload of this app comes",
+    "accepted": "Nothing is shown yet, because its reports are refused",
+    "counted": "Nothing is shown yet, because no worker counts",
+    "enough": "Nothing is shown yet, because no report of it has come",
 }
 
 
@@ -43,14 +43,9 @@ def diagnose(
     """Say why nothing is published of a metric; if something is, say so, and whether more will be."""
     n = release.summaries(app.store).get(declared.definition, Summary()).n
     now, refused = app.store.now(), refused_reports.hours(app.store, trial=app.trial)
-    conditions = [
-        _collected(app, declared),
-        _uploads(app, refused, now),
-        _accepted(declared, refused, now),
-        _counted(app),
-        _enough(app, declared, n),
-        _due(app, declared),
-    ]
+    conditions = [_collected(app, declared), _uploads(app, refused, now), _accepted(declared, refused, now), _counted(app)]
+    missing = any(each.state == "fails" for each in conditions)
+    conditions += [_enough(app, declared, n, missing=missing), _due(app, declared)]
     cause = next((each.name for each in conditions if each.state == "fails"), "due")
     if n:
         simulated = f". Those for {app.simulated} are of simulated people, which no device uploaded" if app.simulated else ""
@@ -67,7 +62,8 @@ def _collected(app: AppMetrics, declared: Declared) -> Condition:
     if metric.expires and metric.expired(datetime.now(UTC).date()):
         remedy = "Write a later `expires` in metrics.toml, for the app and for the server."
         return Condition("collected", "fails", f"Collection ended on {_day(metric.expires)}.", remedy)
-    return Condition("collected", "holds", f"It is collected until {_day(metric.expires)}." if metric.expires else "It is.", "")
+    until = f"until {_day(metric.expires)}" if metric.expires else "without an end"
+    return Condition("collected", "holds", f"It is collected {until}.", "")
 
 
 def _uploads(app: AppMetrics, refused: list[Hours], now: float) -> Condition:
@@ -120,11 +116,18 @@ def _counted(app: AppMetrics) -> Condition:
     return Condition("counted", "holds", "A worker runs.", "")
 
 
-def _enough(app: AppMetrics, declared: Declared, n: int) -> Condition:
-    """Whether there are enough reports, of which n are published."""
+def _enough(
+    app: AppMetrics,
+    declared: Declared,
+    n: int,  # reports that are published
+    *,
+    missing: bool,  # whether a condition before this one fails, and so is why there are none
+) -> Condition:
+    """Whether there are enough reports."""
     if app.trial:
-        if n:
-            return Condition("enough", "holds", "One is enough in a trial.", "")
+        if n or missing:
+            says = "One is enough in a trial." if n else "One is enough in a trial. None can come before the rest holds."
+            return Condition("enough", "holds" if n else "waits", says, "")
         remedy = f'Record an answer: `deniable.record("{declared.metric.id}", {declared.metric.kind.example(declared.metric)})`.'
         return Condition("enough", "fails", "One is enough in a trial, and none has been counted.", remedy)
     if relay := app.declared.relay:

@@ -126,7 +126,8 @@ def test_nothing_detectable(start):
     assert not any(row["detected"] for row in body["estimates"])
     assert body["unallocated"]["frequency"] == pytest.approx(1)  # as if chance had no part in it
     page = served.http.get("/m/page").get_data(as_text=True)
-    assert "hese reports detect no answer. They would detect, half of the time, one that " in page
+    assert '<p class="headline" dir="auto">These reports detect no answer</p>' in page
+    assert "They would detect, half of the time, one that " in page
     assert "Collect more reports, or ask with a larger ε." in page
 
 
@@ -136,7 +137,7 @@ def test_too_few_reports(start):
     answer_evenly(served, rows=1)
     assert served.get("/api/v1/metrics/page").get_json()["detection_frequency"] is None
     page = served.http.get("/m/page").get_data(as_text=True)
-    assert "hese reports detect no answer, and could detect none, however many give it." in page
+    assert "hese reports detect no answer, and could detect none, however many give it</p>" in page
     assert "So few reports detect no value half of the time" in page
 
 

@@ -3,7 +3,7 @@
 default:
     @just --list
 
-# Everything that must pass before a commit (7 minutes on two cores)
+# Everything that must pass before a commit (12 minutes on two cores)
 check: lint types contracts test
 
 # Mend format and what can be mended by machine
@@ -25,7 +25,7 @@ types:
 contracts:
     lint-imports
 
-# The default tests, or some: just test tests/client -k tape (5 minutes on two cores)
+# The default tests, or some: just test tests/client -k tape (10 minutes on two cores)
 test *arguments:
     pytest -q -n auto --dist worksteal -m 'not campaign' {{arguments}}
 

@@ -48,7 +48,7 @@ RULES = [
     # intervals of differences with signs: an end that is not 0 is not written as 0, so that its side is seen
     (Measure(is_share=True).signed, ((-0.0018, 0.0584),), "\N{MINUS SIGN}0.2 to +5.8 points"),
     (Measure(is_share=True).signed, ((0.0004, 0.0584),), "+0.04 to +5.84 points"),
-    (Measure(is_share=True).signed, ((-0.08, -0.02),), "\N{MINUS SIGN}8 to \N{MINUS SIGN}2 points"),
+    (Measure(is_share=True).signed, ((-0.08, -0.02),), "\N{MINUS SIGN}8.0 to \N{MINUS SIGN}2.0 points"),
     (Measure(is_share=False, unit="km").signed, ((-0.004, 1.76),), "\N{MINUS SIGN}0.004 to +1.760\u202fkm"),
     (Measure(is_share=False, scale="log").signed, ((0.94, 1.2),), "a factor of 0.94 to 1.2"),
     # what few reports estimate is written as far as it is possible: a share in a sentence, and how far two are apart
@@ -194,7 +194,7 @@ def test_what_is_said_where_nothing_is_detected(monkeypatch, limit, text):
                 "“c” rose by 4.2 to 7.6 points. 2 more changed."
             ),
         ),
-        ((False,), (-0.01, 0.03), "No change beyond chance from September to October 2026: \N{MINUS SIGN}1 to +3 points."),
+        ((False,), (-0.01, 0.03), "No change beyond chance from September to October 2026: \N{MINUS SIGN}1.0 to +3.0 points."),
         (
             (False, False),
             (-0.01, 0.03),

@@ -83,8 +83,8 @@ class Measure(NamedTuple):
             return f"{exp(ends[0]):.3g}", f"{exp(ends[1]):.3g}"
         factor, unit = (100, " points") if self.is_share else (1, f"{_THIN}{self.unit}" if self.unit else "")
         low, high = (factor * float(end) for end in ends)
-        digits = 1 - floor(log10((high - low) / (4 if self.is_share else 2))) if high > low else 2
-        digits = max(digits - 1 if self.is_share else digits, 0)
+        # Rounding moves an end of shares by a twentieth of the interval at most, and one of a number by half of that.
+        digits = max(1 - floor(log10((high - low) / (1 if self.is_share else 2))), 0) if high > low else 2
         if not self.is_share and low.is_integer() and high.is_integer():
             digits = 0
         while digits < _MOST_DIGITS and any(end and not round(end, digits) for end in (low, high)):

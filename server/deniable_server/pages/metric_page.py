@@ -44,6 +44,7 @@ _VIEWS = ("unbiased", "consistent")
 _COMPACT = 24  # rows above which they are set closer
 _LEAST_LOWERED = 5e-5  # a smaller share is written as 0
 _MOST_ROWS = 20  # on one page: a domain may have 65,536 values
+_WHOLE = 32  # rows up to which a page has all: the hours of a day are not split
 _UNDETECTED_ROWS = 10
 _MOST_PAIRS = 20
 _MOST_WITHHELD = 8
@@ -196,7 +197,7 @@ def picture(
     if not rows:
         return {"chart": None, "pages": 1}
     rows = chart.order(rows, by_estimate=order == "estimate")
-    first = _MOST_ROWS
+    first = len(rows) if len(rows) <= _WHOLE else _MOST_ROWS
     if measured.domain_size is None and order == "estimate":  # of ten thousand candidates few are of interest
         first = min(first, sum(row.detected for row in rows) + _UNDETECTED_ROWS)
     # The first page may be shorter than the others.

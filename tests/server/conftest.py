@@ -19,7 +19,6 @@ from werkzeug.routing import Rule
 
 from deniable import mechanisms, registry
 from deniable.declared import fingerprint
-from deniable.limits import admission
 from deniable.registry import period
 from deniable.testing import StubServer
 from deniable_aggregator.counting.worker import Worker
@@ -69,30 +68,22 @@ def compile_rules_once():
     Rule.compile = compiled
 
 
+@pytest.fixture(scope="package", autouse=True)
 def read_registries_once():
-    """Parse each text of a registry once, for all apps that tests make, and look once for what it has no room: a third of it."""
+    """Parse each text of a registry once, for all apps that tests make."""
     parsed, parse = {}, registry.parse
-    admitted, admit = {}, admission.admit
 
     def parse_once(text, file="metrics.toml", publication=None):
         if (text, publication) not in parsed:
             parsed[text, publication] = parse(text, file, publication)
         return replace(parsed[text, publication], file=file)
 
-    def admit_once(declared, in_code, today):
-        key = declared.digest, in_code, today
-        if key not in admitted:
-            admission_ = admit(declared, in_code, today)
-            if admission_.faults:  # they name the file
-                return admission_
-            admitted[key] = admission_
-        return admitted[key]
-
-    registry.parse, admission.admit = parse_once, admit_once
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "parse", parse_once)
+        yield
 
 
 compile_rules_once()
-read_registries_once()
 
 
 class Served:

@@ -307,7 +307,9 @@ def test_a_trend_counts_as_a_change(app, client):
     publish(app)
     html = client.get("/").get_data(as_text=True)
     assert '<p class="headline">1 of 4 metrics changed</p>' in html
-    words = re.search(r'<span class="up">▲ (rose by [\d.]+ to [\d.]+ points a day, in all [\d.]+ to [\d.]+ points)</span>', html)[1]
+    words = re.search(r'<span class="up">▲ (rose by [\d.]+ to [\d.]+ points a day, in all [\d.]+ to [\d.]+ points)</span>', html)[
+        1
+    ]
     assert "<b>ui.dark</b> rose on average from 1 November to 21 November 2026." in html
     page = client.get("/m/ui.dark").get_data(as_text=True)
     assert f"On average “yes” {words}, from 1 November to 21 November 2026 (95% interval)." in page
@@ -1230,7 +1232,9 @@ def test_a_distribution_in_words_and_picture(numbers):
     assert [row["value"] for row in rows][:4] == ["geometric_mean", "mean", "sum", "p05"]
     assert {row["unit"] for row in rows} == {headers["unit"]} != {""}
     assert re.search(r'<p class="headline" dir="auto">Half of the answers are below \d+\u202fms, and one in ten is above ', html)
-    assert re.search(r"The median lies between \d+ and \d+\u202fms.*The geometric mean is \d+\u202fms \(\d+ to \d+\u202fms\)\.", html)
+    assert re.search(
+        r"The median lies between \d+ and \d+\u202fms.*The geometric mean is \d+\u202fms \(\d+ to \d+\u202fms\)\.", html
+    )
     lines, _ = table(client, "/m/startup/series.csv")
     assert {row["unit"] for row in lines if row["estimate"]} == {headers["unit"]}
     assert [float(row["estimate"]) for row in rows[3:]] == [each["value"] for each in headers["quantiles"]]

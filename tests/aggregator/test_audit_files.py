@@ -538,6 +538,8 @@ def test_the_command_says_what_is_wrong(command, folder, real_redis):
     Store(real_redis, "blog").divide()
     assert command("head", app="blog")[0] == 1
     assert command("verify", app="blog")[1].startswith("nothing was ever logged of blog")
+    assert command("verify", "--files", folder, app="blog")[0] == 0  # before the first rotation there is no folder
+    folder.write_text("", "utf-8")
     status, _, error = command("verify", "--files", folder)
     assert (status, "cannot be used" in error) == (2, True)
     for words in (["verify", "--anchor", "3"], ["rotate", "--to", folder, "--older-than", "-1"]):

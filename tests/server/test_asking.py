@@ -207,7 +207,7 @@ def test_an_address_with_a_path_is_told(url):
         (lambda query: query.last(2.5), "last() takes a whole number of days, such as 30 or '30d'; this is 2.5"),
         (
             lambda query: query.between(None, "2026-11-01"),
-            "between() takes days, months or times, such as '2026-10-01' or a datetime; this is None",
+            "between() takes a day, week, month or time, such as '2026-W47'; this is None",
         ),
         (lambda query: query.metric(["theme"]), "metric() takes ids, such as 'ui.theme', one or several; this is ['theme']"),
         (

@@ -182,9 +182,10 @@ def check_known(variables: Mapping[str, str], stores: Iterable[Store]) -> None:
 
 def meant(name: str, known: Iterable[str]) -> str:
     """Return the known name that is most similar, as a question; empty if none is."""
-    from difflib import get_close_matches
+    from deniable.messages.lookalike import nearest
 
-    return "".join(f" (did you mean {near!r}?)" for near in get_close_matches(name, {*known} - {name}, 1))
+    near = nearest(name, sorted({*known} - {name}))
+    return f" (did you mean {near!r}?)" if near else ""
 
 
 def opened(

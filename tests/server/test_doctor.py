@@ -244,7 +244,7 @@ def test_no_server_is_a_fault_once_an_app_is_served(examined, good):
     good.redis.delete(shop.registries)
     status, findings = examined(good)
     assert (status, wrong(findings)) == (1, {"servers": "fault"})
-    assert (findings["servers"]["seen"], "gunicorn" in findings["servers"]["remedy"]) == ("none says that it runs", True)
+    assert (findings["servers"]["seen"], "gunicorn" in findings["servers"]["remedy"]) == ("no server reports that it runs", True)
     for key in KeyStore(shop).all():
         KeyStore(shop).revoke(key.id)
     assert examined(good)[1]["servers"]["status"] == "warning"
@@ -404,7 +404,7 @@ def test_processes_with_another_registry(examined, good):
     """A process that has loaded something else than the file is named; all is well once it has gone."""
     shop = Store(good.redis, "shop")
     ((_, now, *_),) = registries.running(shop)
-    assert examined(good)[1]["registry"]["seen"] == "1 server: all have loaded the file as it is"
+    assert examined(good)[1]["registry"]["seen"] == "1 server: all have loaded the file on disk"
     other = registries.Loaded("worker", "f" * 64, "web-2:8")
     registries.say(shop, other)
     status, findings = examined(good)
@@ -458,7 +458,8 @@ def test_refused_reports_of_another_registry(examined, good, registry_file):
     status, findings = examined(good)
     assert (status, wrong(findings)) == (0, {"refused": "warning"})
     seen = findings["refused"]["seen"]
-    assert f"3 of ui.theme version 1, defined as {tag} (as the file is now, before it was loaded) as definition_mismatch" in seen
+    early = f"3 of ui.theme version 1, defined as {tag} (as the file defines it now; sent before the file was loaded)"
+    assert f"{early} as definition_mismatch" in seen
     assert f"3 of ui.theme version 1, defined as {'a' * 16} (published until 2026-11-02) as definition_mismatch" in seen
     assert f"3 of ui.theme version 2, defined as {'b' * 16} as unknown_version" in seen
     assert "3 of ui.theme of other definitions as unknown_version" in seen
@@ -624,7 +625,7 @@ def test_a_store_that_has_just_started_is_asked_again(good, monkeypatch, ups):
         type(shop), "script", lambda store, *names: (lambda *_: ups[len(looks)]) if names == ("up",) else script(store, *names)
     )
     monkeypatch.setattr(pipeline.time, "sleep", looks.append)
-    assert pipeline.servers(shop).seen == "none says that it runs"
+    assert pipeline.servers(shop).seen == "no server reports that it runs"
     assert len(looks) == len(ups) - 1
     looks.clear()
     server = registries.Loaded("server", "f" * 64, "web-1:7")

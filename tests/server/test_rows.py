@@ -836,7 +836,7 @@ def test_what_has_no_answer_says_why(filled):
         return {row["reason"] for row in rows(filled, **query)}
 
     long_ago = {"metrics": ["theme"], "date_range": ["2001-01-01", "2001-01-31"]}
-    nothing = f"nothing of theme is published in this date_range, but from the beginning to {day(2)}"
+    nothing = f"nothing of theme is published in this range, but from the beginning to {day(2)}"
     assert reasons(**long_ago) == reasons(**long_ago, dimensions=["time", "value"]) == {nothing}
     (yet,) = reasons(metrics=["update"])
     assert yet.startswith("nothing of update is published yet: 50 reports are needed, and the next release is due ")

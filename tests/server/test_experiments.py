@@ -156,6 +156,16 @@ def test_under_a_range_of_time_sentences_about_arms_say_that_they_are_of_the_who
     assert "Over the whole experiment" not in page(shop, f"theme?period={week(2)}")
 
 
+def test_of_segments_the_last_period_is_open_and_not_the_segment(serve):
+    shop = serve(REGISTRY.replace("early = false", "trial = true"))
+    for arm in ("control", "large"):
+        send(shop, "theme", [1] * 60 + [0] * 70, week(0), segment=f"platform=linux,arm={arm}")
+    shop.drain()
+    html = page(shop, "theme/compare?a=arm=control&b=arm=large")
+    assert html.count("reports with arm control (the last week is still open)") == 1
+    assert "reports with arm control (still open)" in page(shop, f"theme/compare?a=arm=control&b=arm=large&period={week(0)}")
+
+
 def test_the_page_says_how_far_arms_are_apart_that_do_not_differ(serve):
     """By how much they may differ, so that nobody takes too few reports for no difference."""
     shop = serve(REGISTRY)

@@ -90,9 +90,9 @@ def test_an_impossible_share_lies_within_its_interval(ends):
     mechanism, rng = window("1"), np.random.default_rng(3)
     shares = [range_share(mechanism, tallies.of_places(mechanism, np.full(500, 0.6), rng), *ends) for _ in range(20)]
     assert any(not 0 <= each.share <= 1 for each in shares)
-    for each in shares:
-        low, high = each.interval()
-        assert low < each.share < high
+    for share in shares:
+        low, high = share.interval()
+        assert low < share.share < high
 
 
 def test_of_values_the_share_is_of_those_in_the_range():

@@ -139,10 +139,10 @@ def test_a_published_number_is_not_for_sale(closed, cells):
     assert refusal(answer) == (409, "published")
     assert "GET /api/v1/metrics/export.used with this period and segment" in answer.get_json()["detail"]
     budgets = closed.get(BUDGET).get_json()
-    told = "this server answers no questions about withheld segments: ask its operator to install 'deniable[questions]'"
-    assert (budgets["months"], budgets["reason"]) == ([], told)
+    reason = "this server answers no questions about withheld segments: ask its operator to install 'deniable[questions]'"
+    assert (budgets["months"], budgets["reason"]) == ([], reason)
     html = closed.get("/budgets").get_data(as_text=True)
-    assert f"Nothing can be spent here: {told.replace(chr(39), '&#39;')}." in html
+    assert f"Nothing can be spent here: {reason.replace(chr(39), '&#39;')}." in html
     assert "Your key may spend" not in html
 
 

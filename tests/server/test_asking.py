@@ -207,7 +207,7 @@ def test_an_address_with_a_path_is_told(url):
         (lambda query: query.last(2.5), "last() takes a whole number of days, such as 30 or '30d'; this is 2.5"),
         (
             lambda query: query.between(None, "2026-11-01"),
-            "between() takes days, months or times, such as '2026-10-01' or a datetime; this is None",
+            "between() takes a day, week, month or time, such as '2026-W47'; this is None",
         ),
         (lambda query: query.metric(["theme"]), "metric() takes ids, such as 'ui.theme', one or several; this is ['theme']"),
         (
@@ -378,15 +378,15 @@ def test_an_experiment_is_asked_for(serve, command):
             QueryError, match=r"compare\('arm'\) has no base: name the value .*, experiment\('arm'\) has its base"
         ):
             query.compare("arm")
-        told = "deniable query: --compare takes a segment with its base: write arm=old. The arms are old, new\n"
-        assert command(address, "used", "--compare", "arm") == (2, "", told)
-        whole, verdict = expected["whole"], "arm=new against arm=old: "
+        message = "deniable query: --compare takes a segment with its base: write arm=old. The arms are old, new\n"
+        assert command(address, "used", "--compare", "arm") == (2, "", message)
+        scope, verdict = expected["scope"], "arm=new against arm=old: "
         lines = {
             words: command(address, "used", "--compare", "arm=old", *words)[1].splitlines() for words in ((), ("--last", "90d"))
         }
-        assert [sum(line.startswith(begin) for line in lines[()]) for begin in (verdict, f"{whole}: ")] == [1, 0]
-        assert [sum(line.startswith(f"{whole}: {verdict}") for line in lines[("--last", "90d")])] == [1]
-        assert whole.startswith("Over the whole experiment, ")
+        assert [sum(line.startswith(begin) for line in lines[()]) for begin in (verdict, f"{scope}: ")] == [1, 0]
+        assert [sum(line.startswith(f"{scope}: {verdict}") for line in lines[("--last", "90d")])] == [1]
+        assert scope.startswith("Over the whole experiment, ")
         answers = {value: json.loads(command(address, "used", *value, "--json")[1]) for value in (("--where", "value=yes"), ())}
         assert [row["value"] for row in answers[("--where", "value=yes")]] == ["yes"]
         assert len(answers[()]) > 1

@@ -652,10 +652,10 @@ def test_a_store_that_has_just_started_is_asked_again(good, monkeypatch, ups):
 def test_a_server_that_is_started_again_is_awaited(examined, good, monkeypatch):
     """It says that it serves an app some seconds after it began, so the doctor looks again; for all apps together, not each."""
     shop, looks = Store(good.redis, "shop"), []
-    said = [each for each in registries.running(shop) if each.serves]
+    server = next(each for each in registries.running(shop) if each.serves)
     good.redis.delete(shop.registries)
     monkeypatch.setattr(doctor, "_START_SECONDS", 600.0)
-    monkeypatch.setattr(time, "sleep", lambda _: (looks.append(0), registries.say(shop, said[0])))
+    monkeypatch.setattr(time, "sleep", lambda _: (looks.append(0), registries.say(shop, server)))
     assert examined(good)[1]["servers"]["status"] == "ok"
     assert len(looks) == 1
 

@@ -148,10 +148,10 @@ def test_under_a_range_of_time_sentences_about_arms_say_that_they_are_of_the_who
     """Arms are compared over all reports, whatever range the page is of; also where nothing of it is published."""
     answer = shop.get("/api/v1/metrics/theme/experiment").get_json()
     days = r"(up to|from \d{1,2} \w+( \d{4})? to) \d{1,2} \w+ \d{4}"
-    assert re.fullmatch(f"Over the whole experiment, {days}", answer["whole"])
+    assert re.fullmatch(f"Over the whole experiment, {days}", answer["scope"])
     html = page(shop, f"theme?{address.format(week(2))}")
     sentences = re.findall(r'<p class="changed arm">([^<]*) <a', html)
-    assert [each.startswith(f"{answer['whole']}: \N{LEFT DOUBLE QUOTATION MARK}") for each in sentences] == [True]
+    assert [each.startswith(f"{answer['scope']}: \N{LEFT DOUBLE QUOTATION MARK}") for each in sentences] == [True]
     assert "Over the whole experiment" not in page(shop, "theme")
     assert "Over the whole experiment" not in page(shop, f"theme?period={week(2)}")
 

@@ -157,8 +157,8 @@ def test_all_above_the_least_number_says_what_it_leaves_out(shop):
     (share,) = rows(shop, metrics=["wait"], filters=within("0..1000"))
     assert share["low"] < share["estimate"] < share["high"]
     assert share["note"] == "It leaves out only answers of 0 ms: with them it is 100% of all answers."
-    (kept,) = rows(shop, metrics=["kept"], filters=within("0..160"))
-    assert (kept["low"], kept["estimate"], kept["high"]) == (1, 1, 1)
+    (parts,) = rows(shop, metrics=["kept"], filters=within("0..160"))
+    assert (parts["low"], parts["estimate"], parts["high"]) == (1, 1, 1)
 
 
 @pytest.mark.parametrize("word", [">30", "30", "\u2265 30"])

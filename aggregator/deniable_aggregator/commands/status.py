@@ -99,8 +99,8 @@ def _counted(last: Pass | None) -> dict[str, object]:
 def _cells(row: dict[str, object]) -> list[object]:
     """Return the cells of a row; what was counted has its time beside it, because a count of an hour ago looks like a loss."""
     at = str(row["counted_at"]).partition("T")[2].removesuffix("Z")
-    shown = row | {"counted": f"{_text(row['counted'])} at {at}"} if at else row
-    return [shown[name] for name in _COLUMNS]
+    written = row | {"counted": f"{_text(row['counted'])} at {at}"} if at else row
+    return [written[name] for name in _COLUMNS]
 
 
 def _text(value: object) -> str:

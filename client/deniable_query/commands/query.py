@@ -182,7 +182,7 @@ def _experiment(arguments: argparse.Namespace) -> list[str]:
     sides = [(arm["comparison"]["b"]["name"], arm["comparison"]["a"]["name"], arm["verdict"]["says"]) for arm in answer["arms"]]
     sentences = order + [f"{arm} against {base}: {says}" for arm, base, says in sides]
     # Rows may be of a range of time, and an experiment never is.
-    return [f"{answer['whole']}: {each}" for each in sentences] if arguments.range or arguments.last else sentences
+    return [f"{answer['scope']}: {each}" for each in sentences] if arguments.range or arguments.last else sentences
 
 
 def _subject(

@@ -74,13 +74,13 @@ def experiment(
         people=people_needed(version.declared.metric, version.declared.mechanism, declared, version.app.registry.segments[name]),
         level=level,
         sizes=sizes,
-        whole=whole(comparisons),
+        scope=scope_of(comparisons),
         arms=arms,
         order=_order(published, name, arms, level),
     )
 
 
-def whole(comparisons: Iterable[Comparison]) -> str:
+def scope_of(comparisons: Iterable[Comparison]) -> str:
     """Say that something is of all reports of an experiment, and of which days these are; empty without reports."""
     days = [side.days for comparison in comparisons for side in (comparison.a, comparison.b) if side.days]
     if not days:

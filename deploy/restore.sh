@@ -59,5 +59,6 @@ What came after this copy is lost. Start the store, and before any server runs, 
   deniable erase                           metrics and apps that were erased: they are back
   deniable audit-log restored --files DIR  if files were rotated: they are put aside
   deniable audit-log head                  a new anchor: one from after the copy does not fit any more
+Then start the workers and the servers, ask "deniable doctor", and make a copy now: sh backup.sh, or deniable backup.
 All steps: https://deniable.github.io/deniable/how-to/operate/back-up/#restore-the-store
 EOF

@@ -124,8 +124,11 @@ class Query:
         """Leave out rows of segments that rows are broken down by, or of a ``value``."""
         return self._filtered("is_not", segments)
 
-    def compare(self, segment: str, base: str) -> Query:
-        """Compare each value of a segment that rows are broken down by with one of them."""
+    def compare(self, segment: str, base: str = "") -> Query:
+        """Compare each value of a segment that rows are broken down by with one of them, the base."""
+        if not base:
+            rule = f"compare({segment!r}) has no base: name the value that the others are compared with, as the second argument"
+            raise QueryError(0, "", f"{rule}; of an experiment, experiment({segment!r}) has its base")
         return self._compared({"dimension": segment, "base": base})
 
     def compare_previous(self, *, weekday: bool = False) -> Query:
@@ -299,6 +302,8 @@ class Query:
 
     def budgets(self) -> dict[str, Any]:
         """Ask what all keys together, and this one, may spend on withheld cells, and what is left of each month.
+
+        Where nothing can be asked, ``reason`` says why; else it is None.
 
         Raises
         ------

@@ -81,8 +81,9 @@ def hand_on(settings: Settings) -> list[str]:
     files = settings.registry, settings.signed_registry
     before = _inherited.get(files, {})
     now = _inherited[files] = read_again(settings, before) if before else read(settings)
+    remedy = "raise `version`; apps that have the former definition are refused"
     return [
-        f"{id_} says something else under version {version}: raise `version`; apps that have the former definition are refused"
+        f"{app}: {id_} says something else under version {version}: {remedy}"
         for app, source in before.items()
         for (id_, version), declared in now[app].versions.items()
         if (former := source.versions.get((id_, version))) and former.fingerprint != declared.fingerprint

@@ -185,10 +185,33 @@ def test_status_tells(store, store_url, capsys, monkeypatch):
     assert first.split()[:3] == ["shop", "1", "1"]
     Pass(at=1_795_867_200, next=1_795_870_800, n=1200).note(store)
     assert main(options) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == (
+    lines = capsys.readouterr().out.splitlines()
+    assert (lines[0].endswith("counted (UTC)"), lines[1].endswith("  1,200 at 12:00")) == (True, True)
+    assert lines[-1] == (
         "shop: 1,200 reports were counted by 12:00 UTC, in periods that still take some; what was counted since then shows at "
         "13:00 or soon after"
     )
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("localhost:8210", "DENIABLE_REDIS_URL, --redis-url: write redis://localhost:8210/0; this is localhost:8210"),
+        ("u:secret@localhost:8210", "DENIABLE_REDIS_URL, --redis-url: write redis://, redis+cluster://"),
+    ],
+)
+def test_an_address_without_its_scheme(url, words, capsys):
+    """It is said how it is written, and a password is never repeated."""
+    assert main(["status", "--redis-url", url, "--app", "shop"]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert "secret" not in err
+
+
+def test_a_worker_without_a_store_is_told_how_one_is_named(capsys, monkeypatch):
+    monkeypatch.delenv("DENIABLE_REDIS_URL", raising=False)
+    assert main(["worker", "--app", "shop"]) == 2
+    assert "no store is named: set DENIABLE_REDIS_URL, or give --redis-url; " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

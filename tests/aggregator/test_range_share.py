@@ -84,6 +84,17 @@ def test_intervals_hold(name, epsilon, n):
     assert np.mean(held) >= 0.9
 
 
+@pytest.mark.parametrize("ends", [(0.0, 2.0), (-1.0, 0.0)])
+def test_an_impossible_share_lies_within_its_interval(ends):
+    """Of about half of all tallies the unbiased share is above 1, or below 0: no end of the interval is the share itself."""
+    mechanism, rng = window("1"), np.random.default_rng(3)
+    shares = [range_share(mechanism, tallies.of_places(mechanism, np.full(500, 0.6), rng), *ends) for _ in range(20)]
+    assert any(not 0 <= each.share <= 1 for each in shares)
+    for share in shares:
+        low, high = share.interval()
+        assert low < share.share < high
+
+
 def test_of_values_the_share_is_of_those_in_the_range():
     mechanism, rng = window("4"), np.random.default_rng(1)
     values = np.linspace(0, 1, 11)

@@ -35,6 +35,11 @@ def test_a_mistyped_name_is_found(name, nearest):
     assert str(stray) == f"nothing reads {name}; is {nearest} meant?"
 
 
+def test_a_name_that_only_begins_alike_is_not_suggested():
+    """What all names begin with makes none of them alike."""
+    assert [str(each) for each in strays({"DENIABLE_RETENTION": "x"})] == ["nothing reads DENIABLE_RETENTION"]
+
+
 def test_a_name_like_no_other_is_found():
     """Where nothing is alike nothing is proposed; the value is never repeated."""
     (stray,) = strays({"DENIABLE_QQQQQQQQQQQQQQQQQQ": "secret"})

@@ -187,7 +187,7 @@ def test_explain_lists_the_first_of_many(tmp_path):
     path = tmp_path / "metrics.toml"
     head = 'format = 1\napp = "shop"\n[metrics.a]\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
     path.write_text(f'{head}type = "categorical"\nvalues = {[str(i) for i in range(30)]}\n', "utf-8")
-    with pytest.raises(ConfigurationError, match=r": 0, 1, .*, 19, and 10 more; did you mean"):
+    with pytest.raises(ConfigurationError, match=r": 0, 1, .*, 19, and 10 more$"):
         run(explain, "a", "30", "--registry", path)
     path.write_text(f'{head}type = "product"\nfactors = {{ x = ["a", "b"], y = ["c", "d"] }}\n', "utf-8")
     with pytest.raises(ConfigurationError, match=r": a,c; a,d; b,c; b,d$"):

@@ -145,7 +145,7 @@ def test_a_metric_that_means_something_else_in_its_version_is_told_once(shop, mo
     assert sources.hand_on(settings) == []
     path.write_text(TEXT.replace("epsilon = 2.0", "epsilon = 1.0"), "utf-8")
     remedy = "raise `version`; apps that have the former definition are refused"
-    assert sources.hand_on(settings) == [f"page says something else under version 1: {remedy}"]
+    assert sources.hand_on(settings) == [f"shop: page says something else under version 1: {remedy}"]
     assert sources.hand_on(settings) == []
     path.write_text(TEXT.replace("epsilon = 2.0", "epsilon = 3.0\nversion = 2"), "utf-8")
     assert sources.hand_on(settings) == []

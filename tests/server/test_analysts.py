@@ -138,7 +138,23 @@ def test_a_published_number_is_not_for_sale(closed, cells):
     answer = post(closed, cells=cells)
     assert refusal(answer) == (409, "published")
     assert "GET /api/v1/metrics/export.used with this period and segment" in answer.get_json()["detail"]
-    assert closed.get(BUDGET).get_json()["months"] == []
+    budgets = closed.get(BUDGET).get_json()
+    reason = "this server answers no questions about withheld segments: ask its operator to install 'deniable[questions]'"
+    assert (budgets["months"], budgets["reason"]) == ([], reason)
+    html = closed.get("/budgets").get_data(as_text=True)
+    assert f"Nothing can be spent here: {reason.replace(chr(39), '&#39;')}." in html
+    assert "Your key may spend" not in html
+
+
+def test_in_a_trial_nothing_can_be_asked(serve, registry_file):
+    """Nothing is withheld, so no budget is offered."""
+    trial = serve(registry_file.read_text("utf-8"))
+    assert trial.get(BUDGET).get_json()["reason"] == "nothing is withheld in a trial, so there is nothing to ask"
+
+
+def test_budgets_that_can_be_spent_have_no_reason(closed):
+    check("Budgets", closed.get(BUDGET).get_json())
+    assert closed.get(BUDGET).get_json()["reason"] is None
 
 
 def test_cells_withheld_to_protect_others_are_for_sale(few):

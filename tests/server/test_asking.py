@@ -360,7 +360,7 @@ def test_a_range_of_one_metric_is_that_of_a_query(filled, path):  # noqa: F811
         assert (both["code"], both["detail"]) == ("date_range", "an answer is of one period or of a range, not of both")
 
 
-def test_an_experiment_is_asked_for(serve):
+def test_an_experiment_is_asked_for(serve, command):
     """Of each metric named: what its page shows, at the level and for the answer asked for."""
     served = serve(arms_registry())
     for ago in (3, 2):
@@ -374,6 +374,26 @@ def test_an_experiment_is_asked_for(serve):
         assert [len(arm["looks"]) for arm in query.experiment()["used"]["arms"]] == [2]
         with pytest.raises(QueryError, match="no experiment on platform"):
             query.experiment("platform")
+        with pytest.raises(
+            QueryError, match=r"compare\('arm'\) has no base: name the value .*, experiment\('arm'\) has its base"
+        ):
+            query.compare("arm")
+        message = "deniable query: --compare takes a segment with its base: write arm=old. The arms are old, new\n"
+        assert command(address, "used", "--compare", "arm") == (2, "", message)
+        scope, verdict = expected["scope"], "arm=new against arm=old: "
+        lines = {
+            words: command(address, "used", "--compare", "arm=old", *words)[1].splitlines() for words in ((), ("--last", "90d"))
+        }
+        assert [sum(line.startswith(begin) for line in lines[()]) for begin in (verdict, f"{scope}: ")] == [1, 0]
+        assert [sum(line.startswith(f"{scope}: {verdict}") for line in lines[("--last", "90d")])] == [1]
+        assert scope.startswith("Over the whole experiment, ")
+        answers = {value: json.loads(command(address, "used", *value, "--json")[1]) for value in (("--where", "value=yes"), ())}
+        assert [row["value"] for row in answers[("--where", "value=yes")]] == ["yes"]
+        assert len(answers[()]) > 1
+        assert (
+            "used has no value 'true': its values are no, yes; true is written 'yes'"
+            in command(address, "used", "--value", "true")[2]
+        )
 
 
 def arms_registry():
@@ -537,6 +557,13 @@ def test_the_command_takes_a_range_a_segment_a_value_and_a_comparison(url, comma
         (
             ("--range", "2026-11-02..2026-11-01"),
             "--range: 2026-11-02 is after 2026-11-01: write the earlier one first",
+        ),
+        (("--last", "3m"), "--last takes days or weeks: write --last 90d, or whole months as --range, such as 2026-09..2026-11"),
+        (("--last", "1y"), "--last takes days or weeks: write --last 365d"),
+        (("--by", "time,platform"), "--by takes one name: write --by time --by platform"),
+        (
+            ("--where", "time=2026-11"),
+            "--where takes a segment, and this is 'time=2026-11': days are chosen by --range or --last",
         ),
         (("--where", "linux"), "--where takes a segment with one of its values, such as platform=linux; this is 'linux'"),
         (("--compare", "linux"), "--compare takes previous, or a segment with its base, such as platform=linux; this is 'linux'"),

@@ -31,6 +31,7 @@ from deniable_aggregator.store.uploads import health, refused_reports, registrie
 from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_aggregator.store.uploads.health import Health
 from deniable_aggregator.store.uploads.refused_reports import Refused
+from deniable_server import doctor
 from deniable_server.access.keys import KeyStore
 from deniable_server.doctor import host, pipeline, store
 
@@ -42,6 +43,12 @@ pytestmark = pytest.mark.both_stores
 def registry_file(registry_file):
     """Write the registry without a metric that has expired, which is a finding."""
     return unexpired(registry_file)
+
+
+@pytest.fixture(autouse=True)
+def nothing_starts(monkeypatch):
+    """No server is waited for."""
+    monkeypatch.setattr(doctor, "_START_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -154,7 +161,12 @@ def test_a_store_that_is_away_comes_first(monkeypatch, capsys, registry_file):
     assert cli.main(["doctor", "--redis-url", "redis://127.0.0.1:1/0"]) == 3
     output = capsys.readouterr()
     assert output.out.splitlines()[0].startswith("1 fault: store")
-    assert output.err.startswith("fault    store: ")
+    assert output.out.splitlines()[1].startswith("fault    store: ")
+    assert output.out.splitlines()[3].strip().startswith("start it, or correct DENIABLE_REDIS_URL")
+    assert output.err == ""
+    assert cli.main(["doctor", "--json", "--redis-url", "redis://127.0.0.1:1/0"]) == 3
+    away = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (away["check"], away["status"]) == ("store", "fault")
 
 
 def test_a_wrong_configuration(examined, registry_file):
@@ -182,7 +194,7 @@ def test_a_password_that_is_refused_is_named(examined, good, monkeypatch, capsys
     monkeypatch.setattr("redis.Redis.ping", lambda _: (_ for _ in ()).throw(redis.AuthenticationError("WRONGPASS hunter2")))
     assert examined(good.url.replace("unix://", "unix://ingest:hunter2@"))[0] == 3
     cli.main(["doctor"])
-    words = capsys.readouterr().err
+    words = capsys.readouterr().out
     assert "it refuses the user or the password" in words
     assert ("'ingest'" in words, "DENIABLE_REDIS_URL" in words, "hunter2" in words) == (True, True, False)
     monkeypatch.setattr("deniable_aggregator.store.server.room.most", lambda client: client.ping())
@@ -244,7 +256,7 @@ def test_no_server_is_a_fault_once_an_app_is_served(examined, good):
     good.redis.delete(shop.registries)
     status, findings = examined(good)
     assert (status, wrong(findings)) == (1, {"servers": "fault"})
-    assert (findings["servers"]["seen"], "gunicorn" in findings["servers"]["remedy"]) == ("none says that it runs", True)
+    assert (findings["servers"]["seen"], "gunicorn" in findings["servers"]["remedy"]) == ("no server reports that it runs", True)
     for key in KeyStore(shop).all():
         KeyStore(shop).revoke(key.id)
     assert examined(good)[1]["servers"]["status"] == "warning"
@@ -274,6 +286,7 @@ def test_servers_that_were_not_restarted_after_an_app_was_added(good):
     finding = pipeline.servers(dice, lambda: registries.served([shop, dice]))
     assert (finding.status, finding.seen) == ("fault", "servers run, but serve shop only")
     assert finding.remedy.startswith("restart them: ")
+    assert finding.meaning.endswith("are answered 503 (app_not_served): devices keep their reports")
     assert pipeline.servers(shop).status == "ok"
 
 
@@ -404,7 +417,7 @@ def test_processes_with_another_registry(examined, good):
     """A process that has loaded something else than the file is named; all is well once it has gone."""
     shop = Store(good.redis, "shop")
     ((_, now, *_),) = registries.running(shop)
-    assert examined(good)[1]["registry"]["seen"] == "1 server: all have loaded the file as it is"
+    assert examined(good)[1]["registry"]["seen"] == "1 server: all have loaded the file on disk"
     other = registries.Loaded("worker", "f" * 64, "web-2:8")
     registries.say(shop, other)
     status, findings = examined(good)
@@ -458,7 +471,8 @@ def test_refused_reports_of_another_registry(examined, good, registry_file):
     status, findings = examined(good)
     assert (status, wrong(findings)) == (0, {"refused": "warning"})
     seen = findings["refused"]["seen"]
-    assert f"3 of ui.theme version 1, defined as {tag} (as the file is now, before it was loaded) as definition_mismatch" in seen
+    early = f"3 of ui.theme version 1, defined as {tag} (as the file defines it now; sent before the file was loaded)"
+    assert f"{early} as definition_mismatch" in seen
     assert f"3 of ui.theme version 1, defined as {'a' * 16} (published until 2026-11-02) as definition_mismatch" in seen
     assert f"3 of ui.theme version 2, defined as {'b' * 16} as unknown_version" in seen
     assert "3 of ui.theme of other definitions as unknown_version" in seen
@@ -607,6 +621,7 @@ def test_a_worker_that_serve_starts_is_awaited(good, monkeypatch, registry_file)
     """While `deniable serve` starts its worker, the doctor looks again for some seconds before it says that none lives."""
     shop = Store(good.redis, "shop")
     health.stop(shop.partitions[0], "worker")
+    monkeypatch.setattr(registries, "heard", lambda _: True)  # the store runs for long enough
     monkeypatch.setattr(pipeline.time, "sleep", lambda _: beat(good))
     assert pipeline.revived(shop).workers == 0
     registries.say(shop, registries.Loaded("serve", published.identity(registry.load(registry_file)), "web-1:1"))
@@ -624,7 +639,7 @@ def test_a_store_that_has_just_started_is_asked_again(good, monkeypatch, ups):
         type(shop), "script", lambda store, *names: (lambda *_: ups[len(looks)]) if names == ("up",) else script(store, *names)
     )
     monkeypatch.setattr(pipeline.time, "sleep", looks.append)
-    assert pipeline.servers(shop).seen == "none says that it runs"
+    assert pipeline.servers(shop).seen == "no server reports that it runs"
     assert len(looks) == len(ups) - 1
     looks.clear()
     server = registries.Loaded("server", "f" * 64, "web-1:7")
@@ -632,6 +647,17 @@ def test_a_store_that_has_just_started_is_asked_again(good, monkeypatch, ups):
     if len(ups) > 1:
         assert (pipeline.servers(shop).status, len(looks)) == ("ok", 1)
         assert pipeline.revived(shop).workers == 1
+
+
+def test_a_server_that_is_started_again_is_awaited(examined, good, monkeypatch):
+    """It says that it serves an app some seconds after it began, so the doctor looks again; for all apps together, not each."""
+    shop, looks = Store(good.redis, "shop"), []
+    server = next(each for each in registries.running(shop) if each.serves)
+    good.redis.delete(shop.registries)
+    monkeypatch.setattr(doctor, "_START_SECONDS", 600.0)
+    monkeypatch.setattr(time, "sleep", lambda _: (looks.append(0), registries.say(shop, server)))
+    assert examined(good)[1]["servers"]["status"] == "ok"
+    assert len(looks) == 1
 
 
 def test_what_is_the_same_of_many_apps_is_said_once(good, monkeypatch, capsys, registry_file, tmp_path):

@@ -144,6 +144,29 @@ def test_the_page_says_how_the_arms_differ(shop):
     assert 'class="changed arm"' not in page(shop, "theme?segment=platform=linux")
 
 
+@pytest.mark.parametrize("address", ["range={}", "range=2020-01"])
+def test_under_a_range_of_time_sentences_about_arms_say_that_they_are_of_the_whole_experiment(shop, address):
+    """Arms are compared over all reports, whatever range the page is of; also where nothing of it is published."""
+    answer = shop.get("/api/v1/metrics/theme/experiment").get_json()
+    days = r"(up to|from \d{1,2} \w+( \d{4})? to) \d{1,2} \w+ \d{4}"
+    assert re.fullmatch(f"Over the whole experiment, {days}", answer["scope"])
+    html = page(shop, f"theme?{address.format(week(2))}")
+    sentences = re.findall(r'<p class="changed arm">([^<]*) <a', html)
+    assert [each.startswith(f"{answer['scope']}: \N{LEFT DOUBLE QUOTATION MARK}") for each in sentences] == [True]
+    assert "Over the whole experiment" not in page(shop, "theme")
+    assert "Over the whole experiment" not in page(shop, f"theme?period={week(2)}")
+
+
+def test_of_segments_the_last_period_is_open_and_not_the_segment(serve):
+    shop = serve(REGISTRY.replace("early = false", "trial = true"))
+    for arm in ("control", "large"):
+        send(shop, "theme", [1] * 60 + [0] * 70, week(0), segment=f"platform=linux,arm={arm}")
+    shop.drain()
+    html = page(shop, "theme/compare?a=arm=control&b=arm=large")
+    assert html.count("reports with arm control (the last week is still open)") == 1
+    assert "reports with arm control (still open)" in page(shop, f"theme/compare?a=arm=control&b=arm=large&period={week(0)}")
+
+
 def test_the_page_says_how_far_arms_are_apart_that_do_not_differ(serve):
     """By how much they may differ, so that nobody takes too few reports for no difference."""
     shop = serve(REGISTRY)
@@ -400,7 +423,7 @@ def test_several_experiments_of_an_answer_are_tested_together(three):
     members = {"dimensions": ["arm", "value"], "compare": {"dimension": "arm", "base": "control"}}
     alone, both = query(three, metrics=["theme"], **members), query(three, metrics=["theme", "size"], **members)
     assert alone["together"] == (
-        "Tested together: of arms all values (Holm), all 2 comparisons of arms (Bonferroni), and all looks."
+        "Tested together: all values of the arms (Holm), all 2 comparisons of arms (Bonferroni), and all looks."
     )
     assert both["together"].endswith("There are 2 such families, and all count (Bonferroni).")
     for one, other in zip(alone["rows"], both["rows"], strict=False):

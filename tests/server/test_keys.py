@@ -531,3 +531,5 @@ def test_a_key_of_several_apps_is_asked_for_by_name(store_url, registry_file, tm
     monkeypatch.setenv("DENIABLE_REGISTRY", f"{registry_file}:{other}")
     assert main(["keys", "--redis-url", store_url, "create", "--role", "read"]) == 2
     assert "give --app, one of blog, shop" in capsys.readouterr().err
+    assert main(["erase", "--redis-url", store_url, "--metric", "ui.theme"]) == 2
+    assert "erase takes one app at a time: give --app, one of blog, shop" in capsys.readouterr().err

@@ -143,6 +143,24 @@ def test_what_is_no_range_is_refused_with_the_rule(shop, word):
     )
 
 
+def test_a_range_with_a_hyphen_is_told_how_it_is_written(shop):
+    answer = shop.http.post(
+        "/api/v1/query",
+        json={"metrics": ["wait"], "filters": within("10-20")},
+        headers={"Authorization": f"Bearer {READ}"},
+    )
+    assert answer.get_json()["detail"].endswith("; a range of wait is written 10..20")
+
+
+def test_all_above_the_least_number_says_what_it_leaves_out(shop):
+    """Its interval is around its estimate, which may be impossible as any unbiased one."""
+    (share,) = rows(shop, metrics=["wait"], filters=within("0..1000"))
+    assert share["low"] < share["estimate"] < share["high"]
+    assert share["note"] == "It leaves out only answers of 0 ms: with them it is 100% of all answers."
+    (parts,) = rows(shop, metrics=["kept"], filters=within("0..160"))
+    assert (parts["low"], parts["estimate"], parts["high"]) == (1, 1, 1)
+
+
 @pytest.mark.parametrize("word", [">30", "30", "\u2265 30"])
 def test_a_number_alone_is_told_how_a_range_is_written(shop, word):
     answer = shop.http.post(

@@ -77,7 +77,8 @@ def upload(shop):
     return lambda number, segments=2100: shop.post(body(segments), key=f"upload {number}", Content_Encoding="gzip")
 
 
-def doctor(capsys):
+def doctor(capsys, monkeypatch):
+    monkeypatch.setattr("deniable_server.doctor._START_SECONDS", 0.0)  # no server starts
     assert main(["doctor", "--json"]) in (0, 1)
     return {each["check"]: each for each in map(json.loads, capsys.readouterr().out.splitlines())}
 
@@ -110,7 +111,7 @@ def test_new_groups_are_paid_for_once(shop, upload):
     shop.service.limits._number = real
 
 
-def test_sums_that_fill_the_store(shop, upload, capsys):
+def test_sums_that_fill_the_store(shop, upload, capsys, monkeypatch):
     """Counting stops and says so; keys, sessions and erasure work; when a metric is erased all goes on, and nothing is lost."""
     client = shop.store._client
     large = Stratum("ui.search", 1, "f" * 16, "2026-11-21", STRATA[0])
@@ -130,7 +131,7 @@ def test_sums_that_fill_the_store(shop, upload, capsys):
             time.sleep(0.05)
         assert shop.store.backlog() == 3
         assert health.read(shop.store).workers == 1
-        findings = doctor(capsys)
+        findings = doctor(capsys, monkeypatch)
         assert (findings["memory"]["status"], findings["chores"]["status"]) == ("fault", "fault")
         assert "counting" in findings["chores"]["seen"]
         assert findings["chores"]["meaning"].startswith("counting is held up")

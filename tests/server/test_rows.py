@@ -364,7 +364,7 @@ def test_what_cannot_be_answered_has_a_code(shop, serve, code, changes):
         ),
         ({"filters": [["is", "period", ["2026-W47"]]]}, "no filter is of period: days are chosen by date_range, in Python by"),
         ({"dimensions": ["period"]}, "theme has no dimension 'period': its dimensions are time, value, platform, and"),
-        ({"metrics": ["wait"], "filters": [["is", "value", ["median"]]]}, "; the median is 'p50'"),
+        ({"metrics": ["wait"], "filters": [["is", "value", ["median"]]]}, "; median is written 'p50'"),
         ({"level": "high"}, "level is a confidence between 0.5 and 0.999999; this is high"),
         ({"metrics": None}, "a query is about 1 to 10 metrics: add metric(...), or the member metrics"),
         ({"metrics": []}, "a query is about 1 to 10 metrics: add metric(...), or the member metrics"),
@@ -836,7 +836,7 @@ def test_what_has_no_answer_says_why(filled):
         return {row["reason"] for row in rows(filled, **query)}
 
     long_ago = {"metrics": ["theme"], "date_range": ["2001-01-01", "2001-01-31"]}
-    nothing = f"nothing of theme is published in this date_range, but from the beginning to {day(2)}"
+    nothing = f"nothing of theme is published in this range, but from the beginning to {day(2)}"
     assert reasons(**long_ago) == reasons(**long_ago, dimensions=["time", "value"]) == {nothing}
     (yet,) = reasons(metrics=["update"])
     assert yet.startswith("nothing of update is published yet: 50 reports are needed, and the next release is due ")

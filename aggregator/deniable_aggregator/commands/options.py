@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import secrets
 import sys
 from decimal import Decimal, InvalidOperation
@@ -19,7 +20,7 @@ from deniable_aggregator.process import running
 from deniable_aggregator.process.variables import ARCHIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from deniable.commands.parser import Run
     from deniable_aggregator.archive.folder import Folder
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _URL, _REGISTRY, _APPS = "DENIABLE_REDIS_URL", "DENIABLE_REGISTRY", "DENIABLE_APPS"
 
+_ADDRESS = re.compile(r"[A-Za-z0-9.-]+:[0-9]{1,5}")  # without a password
 _SEED_BITS = 64
 
 _USERS = {"backup": "backup", "publish": "worker", "recount": "worker", "simulate": "worker", "report": "query"}
@@ -137,10 +139,17 @@ def store(
     """Open the store of one app. ConfigurationError if several apps are named, or one that nobody knows."""
     of_apps = stores(variables, apps)
     if len(of_apps) > 1:
-        raise ConfigurationError(f"{doing} one --app at a time")
+        raise ConfigurationError(f"{doing} one app at a time: {name_one([each.app for each in of_apps])}")
     if not unknown:
         check_known(variables, of_apps)
     return of_apps[0]
+
+
+def name_one(
+    apps: Collection[str],  # that are known
+) -> str:
+    """Say how to name one app."""
+    return f"give --app, {'one of ' + ', '.join(sorted(apps)) if apps else 'its name in the registry'}"
 
 
 def _apps(variables: Mapping[str, str]) -> list[str]:
@@ -182,9 +191,10 @@ def check_known(variables: Mapping[str, str], stores: Iterable[Store]) -> None:
 
 def meant(name: str, known: Iterable[str]) -> str:
     """Return the known name that is most similar, as a question; empty if none is."""
-    from difflib import get_close_matches
+    from deniable.messages.lookalike import nearest
 
-    return "".join(f" (did you mean {near!r}?)" for near in get_close_matches(name, {*known} - {name}, 1))
+    near = nearest(name, sorted({*known} - {name}))
+    return f" (did you mean {near!r}?)" if near else ""
 
 
 def opened(
@@ -198,6 +208,8 @@ def opened(
     try:
         return connect(url, timeout=timeout)
     except ValueError:  # its text may contain a password
+        if _ADDRESS.fullmatch(url):
+            raise ConfigurationError(f"DENIABLE_REDIS_URL, --redis-url: write redis://{url}/0; this is {url}") from None
         raise ConfigurationError(
             "DENIABLE_REDIS_URL, --redis-url: write redis://, redis+cluster:// or redis+sentinel://, as in "
             "https://deniable.github.io/deniable/how-to/operate/cluster/"

@@ -75,7 +75,8 @@ def worker(parser: argparse.ArgumentParser) -> Run:
         from deniable_aggregator.store.uploads.registries import Signs
 
         if not arguments.redis_url:
-            raise ConfigurationError("this needs --redis-url; `deniable serve` starts a store and a worker of its own")
+            rule = "no store is named: set DENIABLE_REDIS_URL, or give --redis-url"
+            raise ConfigurationError(f"{rule}; `deniable serve` starts a store and a worker of its own")
         environment = {**os.environ, "DENIABLE_REDIS_URL": arguments.redis_url, "DENIABLE_REGISTRY": arguments.registry or ""}
         stores = options.stores(environment, arguments.app)
         log_settings = logs.LogSettings.from_environment()

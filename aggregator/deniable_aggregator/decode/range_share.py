@@ -52,6 +52,7 @@ class RangeShare:
     # least, most: what is surely in the range counts in the first, what may be in it counts in the second
     least: Mean | None
     most: Mean | None
+    middle: Mean | None = None  # of which `share` is; None where it is that of `least`
 
     def interval(self, level: float = 0.95, *, target: Target = "population") -> tuple[float, float]:
         """Compute a confidence interval: from the low end for what is surely in the range to the high end for what may be."""
@@ -59,6 +60,10 @@ class RangeShare:
             reach = -float(ndtri(tail(level))) * self.stderr
             return self.share - reach, self.share + reach
         low, high = (each.interval(level, target=target)[end] for end, each in enumerate((self.least, self.most)))
+        if self.middle is not None and not low < self.share < high:
+            # Of all above the least number the high end is 1, and the unbiased share may be larger. Its own interval holds it.
+            own = self.middle.interval(level, target=target)
+            low, high = min(low, own[0]), max(high, own[1])
         return min(low, self.share), max(high, self.share)
 
 
@@ -88,7 +93,7 @@ def range_share(
         mean(mechanism, tally, repeats=repeats, scores=scores.tolist()) for scores in _scores(steps, low, high, ramp)
     )
     ends, blur = (max(low, 0.0), min(high, 1.0)), (ramp + 1) / steps
-    return RangeShare("points", *ends, tally.n, middle.place, middle.stderr, blur, least, most)
+    return RangeShare("points", *ends, tally.n, middle.place, middle.stderr, blur, least, most, middle)
 
 
 # Without values
@@ -183,6 +188,8 @@ def _of_parts(mechanism: Mechanism, tally: Tally, low: float, high: float, *, re
     ends = first / size, last / size
     if position is None:
         return RangeShare("parts", *ends, 0, float("nan"), float("nan"), 0.0, None, None)
+    if last - first == size:
+        return RangeShare("parts", *ends, tally.n, 1.0, 0.0, 0.0, None, None)
     parts = np.arange(size)
     share, stderr = position.sum(((parts >= first) & (parts < last)).astype(np.float64))
     return RangeShare("parts", *ends, tally.n, share, stderr, 0.0, None, None)

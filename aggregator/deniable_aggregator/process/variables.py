@@ -9,11 +9,11 @@ import logging
 import os
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
+from deniable.messages import lookalike
 from deniable_aggregator.process.logs import LogSettings
 
 if TYPE_CHECKING:
@@ -111,7 +111,8 @@ def strays(environment: Mapping[str, str] = os.environ) -> list[Stray]:
             return []
     if not known:  # the package is not installed, so it has no entry points
         return []
-    return [Stray(name, next(iter(get_close_matches(name, sorted(known), 1)), None)) for name in sorted(left)]
+    words = {name.removeprefix(PREFIX): name for name in sorted(known)}  # what all begin with makes none alike
+    return [Stray(name, words.get(lookalike.nearest(name.removeprefix(PREFIX), words) or "")) for name in sorted(left)]
 
 
 def warn(environment: Mapping[str, str] = os.environ) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from deniable.commands.parser import REGISTRY
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.explanation import Explanation
 from deniable.limits.admission import admit
-from deniable.messages.lookalike import did_you_mean
+from deniable.messages.lookalike import did_you_mean, nearest
 from deniable.registry import load
 
 if TYPE_CHECKING:
@@ -28,8 +27,8 @@ def explain(parser: argparse.ArgumentParser) -> Run:
     def run(arguments: argparse.Namespace) -> int:
         declared = load(arguments.registry)
         if arguments.metric not in declared.metrics:
-            near = get_close_matches(arguments.metric, declared.metrics, 1)
-            which = f"; did you mean {near[0]}?" if near else f", but {', '.join(declared.metrics)}"
+            near = nearest(arguments.metric, declared.metrics)
+            which = f"; did you mean {near}?" if near else f", but {', '.join(declared.metrics)}"
             raise ConfigurationError(f"{arguments.registry} declares no {arguments.metric}{which}")
         metric = declared.metrics[arguments.metric]
         answer = None if arguments.answer is None else metric.kind.parse(arguments.answer)

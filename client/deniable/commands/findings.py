@@ -31,12 +31,7 @@ def print_all(findings: Sequence[Finding]) -> None:
     """Print findings for people, after the conclusion."""
     groups = grouped(findings)
     print(conclusion(groups))
-    print_groups(groups)
-
-
-def print_groups(groups: Sequence[list[Finding]]) -> None:
-    """Print findings by what is said once."""
-    for group in groups:
+    for group in groups:  # by what is said once
         _print(group)
 
 

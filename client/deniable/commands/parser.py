@@ -75,10 +75,11 @@ class Parser(argparse.ArgumentParser):
         return parsed, unknown
 
     def _near_option(self, word: str) -> str:
-        from difflib import get_close_matches
+        from deniable.messages.lookalike import nearest
 
-        near = get_close_matches(word.partition("=")[0], self._option_string_actions, 1, 0.7) if word.startswith("--") else ()
-        return f"; did you mean {near[0]}?" if near else ""
+        options = {option.removeprefix("--"): option for option in self._option_string_actions if option.startswith("--")}
+        near = nearest(word.removeprefix("--").partition("=")[0], options) if word.startswith("--") else None
+        return f"; did you mean {options[near]}?" if near else ""
 
     def error(self, message: str) -> NoReturn:
         """End with status 2. Say what a mistyped word may have meant, and that a number is needed."""
@@ -93,13 +94,13 @@ class Parser(argparse.ArgumentParser):
 
     def _meant(self, word: str, choices: Sequence[str]) -> str:
         """Return what a mistyped word may have meant: an option, an action of a command, or what is spelt alike."""
-        from difflib import get_close_matches
+        from deniable.messages.lookalike import nearest
 
         if f"--{word}" in self._option_string_actions:
             return f"--{word}"
-        near = () if word in self.elsewhere else get_close_matches(word, choices, 1)
+        near = None if word in self.elsewhere else nearest(word, choices)
         if near:
-            return near[0]
-        action = (word if word in self.elsewhere else "") or "".join(get_close_matches(word, self.elsewhere, 1))
+            return near
+        action = word if word in self.elsewhere else nearest(word, self.elsewhere) or ""
         *others, last = sorted(f"{command} {action}" for command in self.elsewhere.get(action, ())) or [""]
         return f"{', '.join(others)} or {last}" if others else last

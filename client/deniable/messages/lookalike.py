@@ -11,6 +11,7 @@ Unicode Technical Standard 39, Unicode Security Mechanisms, section 4: confusabl
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 from unicodedata import category, normalize
 
@@ -31,7 +32,9 @@ _DRAWN_LIKE = (
 _TABLE = {ord(other): latin for others, latins in _DRAWN_LIKE for other, latin in zip(others, latins, strict=True)}
 _UNSEEN = frozenset(map(chr, (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10))))
 """Invisible characters that Unicode counts among letters and marks. Others are known by their category."""
-_LEAST_LIKE = 0.65  # of two texts: twice their common letters, as a share of all letters
+_LETTERS_A_SLIP = 4  # of so many letters one may be mistyped
+_LEAST_LETTERS = 3  # of a text that may have a slip
+_PARTS = re.compile(r"[^\W_]+")
 _LONGEST = 100  # characters that are looked at of a text that is not known
 _VARIATIONS = range(0xE0100, 0xE01F0)
 
@@ -50,13 +53,18 @@ def alike(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 def nearest(text: object, known: Iterable[str]) -> str | None:
     """Return the known text that a mistaken one is most like; None if none is like it."""
-    from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a mistake needs it
-
     if type(text) is not str:
         return None
     mistaken, texts = text[:_LONGEST], list(known)
     looks = (earlier for earlier, later in alike([*texts, mistaken]) if later == mistaken)
-    return next(looks, None) or next(iter(get_close_matches(mistaken, texts, 1, _LEAST_LIKE)), None)
+    if look := next(looks, None):
+        return look
+    slips = [
+        (number, at) for at, each in enumerate(texts) if (number := _slips(mistaken.casefold(), each.casefold())) is not None
+    ]
+    if slips:
+        return texts[min(slips)[1]]
+    return next((each for each in texts if mistaken in _PARTS.findall(each)), None)  # such as "month" of "per_month"
 
 
 def did_you_mean(text: object, known: Iterable[str]) -> str:
@@ -68,6 +76,29 @@ def did_you_mean(text: object, known: Iterable[str]) -> str:
 def spelt(text: str) -> str:
     """Write a text in printable ASCII, so that look-alikes differ. Other characters are written as their code points."""
     return "".join(each if " " <= each <= "~" else f"<U+{ord(each):04X}>" for each in text)
+
+
+def _slips(mistaken: str, known: str) -> int | None:
+    """Return how many letters were mistyped, left out, added or swapped; None if it is more than anybody does by mistake."""
+    most = max(1, max(len(mistaken), len(known)) // _LETTERS_A_SLIP)
+    if max(len(mistaken), len(known)) < _LEAST_LETTERS or abs(len(mistaken) - len(known)) > most:
+        return None
+    if len(set(mistaken) ^ set(known)) > 2 * most:  # each slip changes two letters at most: most texts end here
+        return None
+    digits = [[each for each in text if each.isdigit()] for text in (mistaken, known)]
+    if all(digits) and digits[0] != digits[1]:  # another number is another thing
+        return None
+    # The distance of Damerau and Levenshtein, row by row (optimal string alignment).
+    before, row = [0], list(range(len(known) + 1))
+    for i, letter in enumerate(mistaken, 1):
+        after = [i]
+        for j, other in enumerate(known, 1):
+            cost = min(row[j] + 1, after[j - 1] + 1, row[j - 1] + (letter != other))
+            if min(i, j) > 1 and letter == known[j - 2] and mistaken[i - 2] == other:
+                cost = min(cost, before[j - 2] + 1)
+            after.append(cost)
+        before, row = row, after
+    return row[-1] if row[-1] <= most else None
 
 
 def _forms(text: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 _REFUSED = 2
 _JOINT = ".."
+_OF_VALUE = "value="
+_TIMES = ("time", "period", "from", "to")
+_LONGER = re.compile(r"([1-9]\d{0,3}) ?(m|mo|months?|y|years?)")
+_DAYS = {"m": 30, "mo": 30, "month": 30, "months": 30, "y": 365, "year": 365, "years": 365}
 _COLUMNS = "https://deniable.github.io/deniable/reference/columns/"
 _ALPHA = 0.05  # of the tests, as the level is not asked for here
 _PREVIOUS = "previous"
@@ -107,6 +112,10 @@ def _answered(arguments: argparse.Namespace) -> str:
     """Ask, and write the answer."""
     if arguments.withheld or arguments.epsilon is not None or arguments.figure:
         return _withheld(arguments)
+    _check(arguments)
+    values = [each.partition("=")[2] for each in arguments.where if each.startswith(_OF_VALUE)]
+    arguments.value = [*arguments.value, *values]
+    arguments.where = [each for each in arguments.where if not each.startswith(_OF_VALUE)]
     # Sentences are of all values: a value chooses among the rows.
     reports = _reports(arguments)
     rows = reports.where(value=arguments.value) if arguments.value else reports
@@ -132,6 +141,32 @@ def _answered(arguments: argparse.Namespace) -> str:
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part)
 
 
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse what the server would refuse in the words of HTTP and Python."""
+    for name in arguments.by:
+        if "," in name:
+            raise QueryError(0, "", f"--by takes one name: write {' '.join(f'--by {each.strip()}' for each in name.split(','))}")
+    for text in arguments.where:
+        if text.partition("=")[0] in _TIMES:
+            raise QueryError(0, "", f"--where takes a segment, and this is {text!r}: days are chosen by --range or --last")
+    if longer := _LONGER.fullmatch(arguments.last or ""):
+        days = int(longer[1]) * _DAYS[longer[2]]
+        rule = f"--last takes days or weeks: write --last {days}d, or whole months as --range, such as 2026-09..2026-11"
+        raise QueryError(0, "", f"{rule}; this is {arguments.last!r}")
+    if arguments.compare and "=" not in arguments.compare and arguments.compare != _PREVIOUS:
+        segment = arguments.compare
+        try:
+            (answer,) = Query().metric(arguments.metric).experiment(segment).values()
+        except QueryError as problem:
+            if problem.code not in ("incomparable", "unknown_metric"):
+                raise
+            return  # the segment is no experiment, and is refused below
+        arms = ", ".join(
+            dict.fromkeys([answer["base"], *(arm["comparison"]["b"]["name"].partition("=")[2] for arm in answer["arms"])])
+        )
+        raise QueryError(0, "", f"--compare takes a segment with its base: write {segment}={answer['base']}. The arms are {arms}")
+
+
 def _experiment(arguments: argparse.Namespace) -> list[str]:
     """Say what an experiment has shown, if its arms are compared: which one is best, and whether it is decided."""
     segment = (arguments.compare or "").partition("=")[0]
@@ -145,7 +180,9 @@ def _experiment(arguments: argparse.Namespace) -> list[str]:
         return []  # the segment is no experiment
     order = [answer["order"]["says"]] if answer["order"] else []
     sides = [(arm["comparison"]["b"]["name"], arm["comparison"]["a"]["name"], arm["verdict"]["says"]) for arm in answer["arms"]]
-    return order + [f"{arm} against {base}: {says}" for arm, base, says in sides]
+    sentences = order + [f"{arm} against {base}: {says}" for arm, base, says in sides]
+    # Rows may be of a range of time, and an experiment never is.
+    return [f"{answer['scope']}: {each}" for each in sentences] if arguments.range or arguments.last else sentences
 
 
 def _subject(

@@ -138,6 +138,7 @@ _ANSWERS = {
         trial=_TRIAL,
         epsilon=(_POSITIVE, "What all keys together may spend on the reports of a month, in nats"),
         per_key=(_POSITIVE, "What one key may spend of it, in nats, unless it was made for less"),
+        reason=({"type": ["string", "null"]}, "Why no question is answered now, and nothing can be spent; null if questions are"),
         own=(_POSITIVE, "What this key may spend of it, in nats: the least of both and of what it was made for"),
         months=(
             _list(

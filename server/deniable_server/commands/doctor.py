@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from deniable.commands.findings import conclusion, grouped, print_all, print_groups, print_line
+from deniable.commands.findings import print_all, print_line
 from deniable.messages.plural import plural
 from deniable_aggregator.commands import options
 
@@ -49,13 +48,12 @@ def doctor(parser: argparse.ArgumentParser) -> Run:
                 if arguments.json:
                     print_line(finding)
         except AWAY as error:
-            groups, seen = grouped(findings), f"{cause(error)} ({redacted(settings.redis_url)})"
-            if not arguments.json:
-                print(conclusion([[Finding("store", "fault", seen)], *groups]), flush=True)
-            print(f"fault    store: {seen}", file=sys.stderr)
-            print(f"         {remedy(error, settings.redis_url, settings.serves)}", file=sys.stderr, flush=True)
-            if not arguments.json:
-                print_groups(groups)
+            seen, mend = f"{cause(error)} ({redacted(settings.redis_url)})", remedy(error, settings.redis_url, settings.serves)
+            away = Finding("store", "fault", seen, "nothing that needs it could be checked", mend)
+            if arguments.json:
+                print_line(away)
+            else:
+                print_all([away, *findings])
             return options.STORE_STATUS
         finally:
             client.close()
@@ -86,7 +84,7 @@ def _print_settings(report: ConfigReport) -> None:
         print(f"{mark} {setting.name:<{width}}  {setting.value or '-'}")
     print("* from the environment; the others are the defaults\n")
     for app, metrics in report.apps.items():
-        print(f"{app}: {metrics} metrics")
+        print(f"{app}: {plural(metrics, 'metric')}")
     if report.store:
         print(report.store)
     for kind, sentences in (("error", report.errors), ("warning", report.warnings)):

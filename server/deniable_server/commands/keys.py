@@ -61,8 +61,7 @@ def keys(parser: argparse.ArgumentParser) -> Run:
         apps = options.declared_apps(variables["DENIABLE_REGISTRY"])
         app = arguments.app or "".join(apps[:1] if len(apps) == 1 else ())
         if not app:
-            which = f"one of {', '.join(sorted(apps))}" if apps else "its name in the registry"
-            raise ConfigurationError(f"a key is for one app: give --app, {which}")
+            raise ConfigurationError(f"a key is for one app: {options.name_one(apps)}")
         client = options.opened(variables["DENIABLE_REDIS_URL"])
         of_app = Store(client, app)
         store = KeyStore(of_app)

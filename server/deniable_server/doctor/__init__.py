@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "Status", "alike", "examine"]
 
 
+_START_SECONDS = 10.0
+"""Seconds in which a server that was started again says that it serves an app."""
+
+
 def examine(
     settings: Settings,  # the server's settings
     client: Client,  # its store
@@ -43,11 +48,12 @@ def examine(
     yield from _checked("", store.checks(settings, served, client), skipped)
     away: dict[Hashable, str] = {}  # servers that did not answer, and why: none is waited for twice
     serving = cache(lambda: registries.served(Store(client, app) for app in served.apps))
+    deadline = cache(lambda: time.monotonic() + _START_SECONDS)  # of all apps together, from the first that has no server
     for app in served.apps:
         home = Store(client, app).place
         if home not in away:
             try:
-                checks = pipeline.checks(settings, app, client, served.sources.get(app), serving)
+                checks = pipeline.checks(settings, app, client, served.sources.get(app), serving, deadline)
                 yield from list(_checked(app, checks, skipped))
                 continue
             except AWAY as error:

@@ -18,9 +18,10 @@ from deniable_aggregator.store import Store
 from deniable_aggregator.store.uploads import health, refused_reports, registries
 from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_server.access.keys import KeyStore
-from deniable_server.agreement import SHOWN, Agreement, words
+from deniable_server.agreement import SHOWN, Agreement
 from deniable_server.doctor import relays
 from deniable_server.doctor.definitions import definitions, expired
+from deniable_server.doctor.servers import servers
 from deniable_server.settings import Keys
 
 if TYPE_CHECKING:
@@ -51,12 +52,13 @@ def checks(
     client: Client,
     source: Source | None,  # of the app's registry; None if that has faults
     serving: Callable[[], Sequence[str]],  # returns the apps that a living server serves
+    deadline: Callable[[], float],  # returns until when servers are waited for that may just start
 ) -> dict[str, Callable[[], Finding]]:
     """Return the checks of an app, by name. Some need its registry."""
     store = Store(client, app)
     named: dict[str, Callable[[], Finding]] = {
         "store server": lambda: store_server(store),
-        "servers": lambda: servers(store, serving),
+        "servers": lambda: servers(store, serving, deadline),
         "workers": lambda: workers(app, revived(store)),
         "backlog": lambda: backlog(app, health.read(store), settings.max_backlog),
         "lag": lambda: lag(app, health.read(store)),
@@ -113,50 +115,11 @@ def revived(store: Store) -> Health:
         time.sleep(_LOOK_SECONDS)
 
 
-def servers(
-    store: Store,
-    serving: Callable[[], Sequence[str]] = list,  # returns the apps that a living server serves
-) -> Finding:
-    """Check that servers live, of which one takes reports and one shows results; the same may do both."""
-    running, uploads, answers = _heard(store)
-    alive = f"{words(running)} alive"
-    if uploads and answers:
-        return Finding("servers", "ok", alive, app=store.app)
-    remedy = "start gunicorn (its log says why, if it does not start)"
-    if uploads:
-        remedy += " with DENIABLE_SERVES=query (deploy/private/query.env)"
-        return Finding("servers", "warning", f"no server answers questions: {alive}", "nobody sees results", remedy, store.app)
-    if answers:
-        remedy += " with DENIABLE_SERVES=ingest (deploy/private/ingest.env)"
-        meaning = "no report is taken: devices keep theirs for later"
-        return Finding("servers", "fault", f"no server takes uploads: {alive}", meaning, remedy, store.app)
-    if elsewhere := serving():
-        more = f" and {len(elsewhere) - _NAMED} more" if len(elsewhere) > _NAMED else ""
-        seen = f"servers run, but serve {', '.join(elsewhere[:_NAMED])}{more} only"
-        meaning = "uploads and queries are answered 401"
-        remedy = "restart them: they read the environment at their start, and SIGHUP has them read files only"
-        return Finding("servers", "fault", seen, meaning, remedy, store.app)
-    served = store.backlog() or KeyStore(store).load()
-    meaning = "no report is taken, and nobody sees results" + ("" if served else "; the app was not served yet")
-    seen = "none says that it runs"
-    return Finding("servers", "fault" if served else "warning", seen, meaning, f"{remedy}, or `deniable serve`", store.app)
-
-
-def _heard(store: Store) -> tuple[list[registries.Loaded], bool, bool]:
-    """Return the living servers, and whether both kinds are there; look again while the store has just started."""
-    while True:
-        running = [each for each in registries.running(store) if each.serves]
-        uploads, answers = any(each.takes_uploads for each in running), any(each.answers for each in running)
-        if (uploads and answers) or registries.heard(store):
-            return running, uploads, answers
-        time.sleep(_LOOK_SECONDS)
-
-
 def processes(agreement: Agreement, *, app: str, path: str) -> Finding:
     """Check that running processes have loaded the registry that is on disk."""
     if not agreement.differing:
         seen = (
-            f"{agreement.processes}: all have loaded the file as it is" if agreement.running else "no process says that it runs"
+            f"{agreement.processes}: all have loaded the file on disk" if agreement.running else "no process reports that it runs"
         )
         return Finding("registry", "ok", seen, app=app)
     others = ", ".join(f"{each.role} {each.process} has loaded {each.digest[:SHOWN]}" for each in agreement.differing[:_NAMED])
@@ -225,7 +188,8 @@ def _made_for(of: Refused, known: Collection[Definition], published: Mapping[Def
         return f"{of.metric} of other definitions" if of.made_for else f"{of.metric} version {of.version}"
     what = f"{of.metric} version {definition[1]}, defined as {definition[2]}"
     if definition in known:
-        return f"{what} (as the file is now, {'before it was loaded' if agree else 'which a server has not loaded'})"
+        loaded = "sent before the file was loaded" if agree else "a server has not loaded this file"
+        return f"{what} (as the file defines it now; {loaded})"
     return f"{what} (published until {published[definition]})" if definition in published else what
 
 

@@ -13,7 +13,7 @@ from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.difference.sentence import both_sides, is_of_shares, measure_of, name_of, sides_in_words
 from deniable_aggregator.answer.figures import distance
 from deniable_aggregator.answer.over_time.changes import COMPARED
-from deniable_aggregator.answer.over_time.looks import arm_comparisons, arm_pairs
+from deniable_aggregator.answer.over_time.looks import arm_comparisons, arm_pairs, scope_of
 from deniable_aggregator.answer.question.date_range import JOINT
 from deniable_aggregator.answer.question.side import side_of
 from deniable_aggregator.answer.refusal import Refusal
@@ -213,13 +213,17 @@ def arms(
     published: Sequence[Published],
     period: str | None,  # the page shows
     level: float,
+    *,
+    ranged: bool,  # whether the page is of a range of time, which arms are not: their sentences then say it
 ) -> list[Arm]:
     """Compare the arms of each experiment of a metric with their base, as far as they are published, in words."""
     listed = []
     for comparison in arm_comparisons(published, arm_pairs(published[0]), level, period):
         sizes = comparison.experiment.sizes if comparison.experiment else None
         sentence = _arm_sentence(comparison, published[0].length)
-        listed.append(Arm(sentence, comparison.a.name, comparison.b.name, sizes.says if sizes else ""))
+        begin = f"{scope_of([comparison])}: " if ranged else ""
+        of_sizes = f"{begin}{sizes.says}" if sizes and sizes.says else ""
+        listed.append(Arm(f"{begin}{sentence}", comparison.a.name, comparison.b.name, of_sizes))
     return listed
 
 

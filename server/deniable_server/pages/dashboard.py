@@ -95,7 +95,7 @@ def metric(id_: str) -> BaseResponse:
         address = url_for(".metric", id_=id_)
         return redirect(f"{address}?{urlencode({**question, 'range': data.range.text})}", 303)
     measured = data.measured
-    arms = [] if data.segment else comparison_page.arms(data.published, data.period, data.level)
+    arms = [] if data.segment else comparison_page.arms(data.published, data.period, data.level, ranged=bool(data.range.text))
     facts = asdict(measured) | {"name": id_, "merged": metric_page.pooled(measured.merged), "arms": arms}
     facts["withheld"] = metric_page.withheld(data.published, measured.version, data.period)
     facts["earlier"] = [metric_page.before(each, data.level) for each in measured.earlier]

@@ -115,6 +115,7 @@ def test_a_store_begins_from_the_copy_of_another(place):
             "deniable audit-log restored --files DIR",
             "deniable audit-log head",
         ]
+        assert "make a copy now" in again[-2]
         process = place.start(undo, place.folder / "new")
         assert place.held() == before
         with closing(place.client("ingest")) as sending, closing(place.client("worker")) as counting:

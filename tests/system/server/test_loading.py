@@ -55,6 +55,6 @@ def test_a_store_that_reads_its_file_is_waited_for(loading, settings, monkeypatc
     assert "To mend that: wait: it answers when it has read its file" in caplog.text
     assert "appendonly" not in caplog.text
     assert cli.main(["doctor"]) == 3
-    assert "store: it has started and is reading its file" in capsys.readouterr().err
+    assert "store: it has started and is reading its file" in capsys.readouterr().out
     loading.client.config_set("key-load-delay", 0)
     wait(lambda: flask.test_client().get("/readyz").status_code == 200)

@@ -83,6 +83,10 @@ class ExperimentAnswer(Experiment, frozen=True, forbid_unknown_fields=True):
     sizes: Annotated[
         ArmSizes | None, Meta(description="Whether all arms have as many reports as declared; null if that is not known")
     ]
+    scope: Annotated[
+        str,
+        Meta(description="That all of this is of the whole experiment, and of which days, in words; empty without reports"),
+    ]
     arms: Annotated[list[ArmCourse], Meta(description="Each arm that is published, against the base")]
     order: Annotated[
         ArmOrder | None,

@@ -5,14 +5,16 @@ The intervals hold together over all looks, so looking back costs nothing.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from itertools import accumulate, islice, pairwise
 from typing import TYPE_CHECKING
 
 from deniable.forecast.precision import people_needed
 from deniable.messages.lookalike import did_you_mean
+from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.difference import compare, differences_of
 from deniable_aggregator.answer.model.experiment import ArmCourse, ArmOrder, ExperimentAnswer, Look
-from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.model.fields import LEVEL, Days, so_far
 from deniable_aggregator.answer.over_time.arm_order import arm_order
 from deniable_aggregator.answer.over_time.verdict import verdict
 from deniable_aggregator.answer.readings import read, together
@@ -72,9 +74,22 @@ def experiment(
         people=people_needed(version.declared.metric, version.declared.mechanism, declared, version.app.registry.segments[name]),
         level=level,
         sizes=sizes,
+        scope=scope_of(comparisons),
         arms=arms,
         order=_order(published, name, arms, level),
     )
+
+
+def scope_of(comparisons: Iterable[Comparison]) -> str:
+    """Say that something is of all reports of an experiment, and of which days these are; empty without reports."""
+    days = [side.days for comparison in comparisons for side in (comparison.a, comparison.b) if side.days]
+    if not days:
+        return ""
+    first = None if any(each.first is None for each in days) else min(each.first for each in days if each.first)
+    covered = so_far(Days(first, max(each.last for each in days)), datetime.now(UTC))
+    assert covered is not None  # noqa: S101 - there are days
+    text = figures.days(covered)
+    return f"Over the whole experiment, {text[0].lower()}{text[1:]}"
 
 
 def smallest_p_values(published: Sequence[Published]) -> dict[str, float]:

@@ -43,7 +43,7 @@ def verdict(
     if more is None:
         return Verdict("undecided", None, None, begin)
     if not more:
-        return Verdict("undecided", 0, 0, f"{begin} In 80% of cases so many reports find it. Look again as more come in.")
+        return Verdict("undecided", 0, 0, f"{begin} This many reports would find it in 80% of cases. Look again as more come in.")
     if metric.permanent:  # more reports of the same devices hardly help
         number = plural(more, "person")
         says = f"{begin} About {number} more in both arms together find it in 80% of cases: devices keep their responses."

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 
 _MOST_LISTED = 20  # values in a refusal
+_OTHERWISE = {"median": "p50", "true": "yes", "false": "no"}
+"""What a value is called elsewhere."""
 _QUANTILE = re.compile(r"p\d{1,2}")
 
 
@@ -161,7 +163,8 @@ def _labels(declared: Declared) -> Sequence[str]:
 
 def _unknown_value(word: str, known: Sequence[str], metrics: str) -> str:
     listed = f": its values are {', '.join(known)}" if len(known) <= _MOST_LISTED else ""
-    near = "; the median is 'p50'" if word.casefold() == "median" and "p50" in known else did_you_mean(word, known)
+    meant = _OTHERWISE.get(word.casefold())
+    near = f"; {word.casefold()} is written {meant!r}" if meant in known else did_you_mean(word, known)
     return f"{metrics} has no value {word!r}{listed}{near}"
 
 

@@ -78,7 +78,7 @@ def names_between(first: str, last: str, length: str) -> Iterator[str]:
     name, number = first, 0
     while name <= last:
         if number == MOST_ROWS:
-            raise QueryTooLarge(f"a query is about {MOST_ROWS:,} periods at most: ask for a shorter date_range")
+            raise QueryTooLarge(f"a query is about {MOST_ROWS:,} periods at most: ask for a shorter range of time")
         yield name
         name, number = period.of(period.bounds(name, length)[1], length), number + 1
 

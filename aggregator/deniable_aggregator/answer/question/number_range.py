@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from deniable.registry.answers.axis import Axis
     from deniable_aggregator.answer.model.query import Query
 
+_HYPHENATED = re.compile(r"(-?\d+(?:\.\d+)?) *[-\u2013] *(-?\d+(?:\.\d+)?)")
 _SHOWN = 40  # characters of what was asked for
 
 
@@ -94,6 +96,8 @@ def meant(
     metric: Metric,  # with ranges
 ) -> str:
     """Say how the range is written that somebody may have meant; empty if it was none."""
+    if ends := _HYPHENATED.fullmatch(word):
+        return f"; a range of {metric.id} is written {ends[1]}{JOINT}{ends[2]}"
     number = word.lstrip("<>=\u2264\u2265 ")
     try:
         read_number(number)

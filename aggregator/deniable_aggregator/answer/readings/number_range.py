@@ -65,6 +65,8 @@ def rounding(metric: Metric, share: RangeShare) -> str:
         return f"Of the values that answers have, {listed} in this range."
     if share.of == "parts":
         return f"The range was rounded to the parts that devices report: {low} to {high} {metric.unit}."
+    if (share.low, share.high) == (0.0, 1.0):  # a range without both ends is none, so this is above the least number
+        return f"It leaves out only answers of {low} {metric.unit}: with them it is 100% of all answers."
     distance = f"{moved(metric)(share.blur):.3g}"
     near = f"a factor of {distance}" if metric.scale == "log" else f"{distance} {metric.unit}"
     return f"Answers within {near} of an end may count on either side of it: the interval allows for that."

@@ -87,7 +87,7 @@ def rows(
     )
 
 
-_TOO_MANY = f"an answer has {MOST_ROWS:,} rows at most: ask for a shorter date_range, fewer metrics or segments"
+_TOO_MANY = f"an answer has {MOST_ROWS:,} rows at most: ask for a shorter range of time, fewer metrics or segments"
 
 
 def _check_size(query: Query, topics: Sequence[Topic]) -> None:

@@ -45,10 +45,10 @@ def check(
     rule = f"this would take too long to estimate{f', {slowest} most of all' if len(costs) > 1 else ''}"
     if bands > others + reading:
         raise QueryTooLarge(
-            f"{rule}, because of the quantiles: ask for a shorter date_range or fewer segments, filter value by one quantile, "
+            f"{rule}, because of the quantiles: ask for a shorter range of time or fewer segments, filter value by one quantile, "
             "such as p50, or by the mean alone"
         )
-    raise QueryTooLarge(f"{rule}: ask for a shorter date_range, fewer metrics, or fewer segments")
+    raise QueryTooLarge(f"{rule}: ask for a shorter range of time, fewer metrics, or fewer segments")
 
 
 def _bands(declared: Declared, options: LineOptions, *, compared: bool) -> int:

@@ -69,6 +69,6 @@ def _in_words(
         parts.append(f"{plural(size, 'difference')} (Holm)" if size > 1 else "one difference")
     if comparisons:
         arms = f", all {comparisons} comparisons of arms (Bonferroni)" if comparisons > 1 else ""
-        parts.append(f"of arms all values (Holm){arms}, and all looks")
+        parts.append(f"all values of the arms (Holm){arms}, and all looks")
     more = f". There are {number} such families, and all count (Bonferroni)" if number > 1 else ""
     return f"Tested together: {'; '.join(parts)}{more}."

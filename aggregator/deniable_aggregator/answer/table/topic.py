@@ -98,7 +98,7 @@ class Topic:
             return f"nothing of {metric.id} is published yet: {version.app.awaited(self.question.versions[0])}"
         if self._within:
             return f"nothing of {metric.id} is published of this time or segment"
-        return f"nothing of {metric.id} is published in this date_range, but {in_words(days)}"
+        return f"nothing of {metric.id} is published in this range, but {in_words(days)}"
 
 
 def _periods(side: Selection, first: str, last: str, length: str) -> int:

@@ -150,6 +150,7 @@ def budgets_of(app: App, key: Key) -> dict[str, Any]:
         "trial": app.trial,
         "epsilon": analysts.epsilon,
         "per_key": analysts.per_key,
+        "reason": _unanswered() or ("nothing is withheld in a trial, so there is nothing to ask" if app.trial else None),
         "own": app.budgets.limits(payer)[1] / MICRO,
         "months": [
             {"month": each.name, "spent": each.spent / MICRO, "left": each.left / MICRO, "left_of_app": each.app / MICRO}
@@ -165,8 +166,15 @@ def payer_of(key: Key) -> Payer:
 
 
 def _check_available() -> None:
-    if not central_noise.available():
-        raise Problem(501, "no_questions", "this server answers no questions: install it with 'deniable[questions]'")
+    if reason := _unanswered():
+        raise Problem(501, "no_questions", reason)
+
+
+def _unanswered() -> str | None:
+    """Say why this server answers no question; None if it does."""
+    if central_noise.available():
+        return None
+    return "this server answers no questions about withheld segments: ask its operator to install 'deniable[questions]'"
 
 
 def _body() -> Withheld:

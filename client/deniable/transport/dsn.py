@@ -31,10 +31,12 @@ class Dsn:
         # No message repeats the key: logs are read by more people than keys.
         shape = "write it as https://PUBLIC_KEY@host/app"
         try:
-            parts = _split(text)
+            parts = _split(text.strip())
             port = f":{parts.port}" if parts.port else ""
         except ValueError:
             raise ConfigurationError(f"the host or port of the DSN cannot be read: {shape}") from None
+        if parts.scheme == "http" and _is_loopback(parts.hostname or ""):
+            shape = f"write it as http://PUBLIC_KEY@{_host(parts)}{port}/app"
         if parts.scheme not in ("http", "https"):
             begins = f"begins with {parts.scheme}://" if parts.scheme else "does not begin with https:// or http://"
             raise ConfigurationError(f"the DSN {begins}: write it as {_with_scheme(parts, port)}")
@@ -53,7 +55,7 @@ class Dsn:
         if parts.scheme == "http" and not allow_http and not _is_loopback(parts.hostname):
             wrong = f"the DSN leads to {parts.hostname!r} by http://, where anybody on the way can read what is sent"
             raise ConfigurationError(f"{wrong}: write https://, or pass allow_http=True")
-        prefix, _, app = parts.path.rpartition("/")
+        prefix, _, app = parts.path.removesuffix("/").rpartition("/")
         if not app or parts.query or parts.fragment:
             end = parts._replace(scheme="", netloc="").geturl()
             raise ConfigurationError(f"the DSN does not end with the app's name, but with {end!r}: {shape}")

@@ -228,7 +228,7 @@ test("mistakes of the app turn the client off, and are thrown if strict", () => 
   for (const [options, why] of [
     [{ dsn: "shop" }, /the DSN is not https:/],
     [{ dsn: "http://pk_a@example.net/shop" }, /the DSN is not https:/],
-    [{ dsn: "https://rk_secret@example.net/shop" }, /the DSN is not https:\/\/INGEST_KEY@/],
+    [{ dsn: "https://rk_secret@example.net/shop" }, /the DSN is not https:\/\/PUBLIC_KEY@/],
     [{ dsn: "https://pk_a@example.net/other" }, /the DSN is for "other", not "shop"/],
     [{ registry: { ...WIRE, format: 2 } }, /the registry is not known/],
   ] as const) {

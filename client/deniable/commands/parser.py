@@ -71,13 +71,19 @@ class Parser(argparse.ArgumentParser):
         """Parse; the parser of an action refuses what it does not know itself, so that its own usage is printed."""
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._near_option(unknown[0])}")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._instead(unknown)}")
         return parsed, unknown
 
-    def _near_option(self, word: str) -> str:
+    def _instead(self, unknown: Sequence[str]) -> str:
+        """Say what to write for arguments that a command does not have; empty if nothing is alike."""
         from difflib import get_close_matches
 
-        near = get_close_matches(word.partition("=")[0], self._option_string_actions, 1, 0.7) if word.startswith("--") else ()
+        (word, _, value), options = unknown[0].partition("="), self._option_string_actions
+        if word == "--port" and "--bind" in options:
+            return f"; write --bind 127.0.0.1:{value or ''.join(unknown[1:2]) or 'N'}"
+        if word.endswith(".toml") and "--registry" in options:
+            return f"; write --registry {word}"
+        near = get_close_matches(word, options, 1, 0.7) if word.startswith("--") else ()
         return f"; did you mean {near[0]}?" if near else ""
 
     def error(self, message: str) -> NoReturn:

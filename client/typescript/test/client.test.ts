@@ -195,7 +195,9 @@ test("memory is chosen by name, keeps no responses, and says how long it remembe
   assert.equal(telemetry.stats().off["l_grr"], "needs a lasting state");
   assert.equal(await anything(telemetry, "l_grr", "a"), false);
   assert.equal(await anything(telemetry, "grr", "0"), true);
-  assert.match((await telemetry.explain("grr"))!.lines.join(" "), /until this page ends/);
+  const lines = (await telemetry.explain("grr"))!.lines.join(" ");
+  assert.match(lines, /until this page ends/);
+  assert.match(lines, /of 1 byte, whatever the answer/);
 });
 
 test("where storage is refused nothing is recorded, and nothing falls back", async () => {

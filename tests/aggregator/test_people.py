@@ -363,8 +363,8 @@ def test_the_command_says_how_many_rows_it_shows(answers, capsys):
     simulate._compare(rows, 0.999)
     out = capsys.readouterr().out
     assert out.count("answer") == 4 + (answers > 4)
-    shown = "Shown: 4 of 6 rows, the 4 most frequent answers of each metric and segment. --json prints all."
-    assert (shown in out) == (answers > 4)
+    line = "Shown: 4 of 6 rows, the 4 most frequent answers of each metric and segment. --json prints all."
+    assert (line in out) == (answers > 4)
 
 
 def test_the_two_uses_of_the_command_are_told_apart(served, capsys):

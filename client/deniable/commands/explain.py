@@ -57,7 +57,7 @@ def explain(parser: argparse.ArgumentParser) -> Run:
 def _written(metric: Metric, words: Sequence[str]) -> str | None:
     """Return the answer of a command line; None without one. Refuse several words, and say how they are written as one."""
     if len(words) > 1:
-        several = metric.kind.options or metric.factors
-        instead = f"with commas: {','.join(words)}" if several else f"as one word in quotes: {' '.join(words)!r}"
+        joined = metric.kind.options or metric.factors
+        instead = f"with commas: {','.join(words)}" if joined else f"as one word in quotes: {' '.join(words)!r}"
         raise ConfigurationError(f"an answer to {metric.id} is one argument: write it {instead}")
     return words[0] if words else None

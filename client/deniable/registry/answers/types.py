@@ -378,15 +378,6 @@ class Key(Type):
 
 _ALL = (Boolean(), Categorical(), Ordinal(), Product(), Set(), Number(), String(), Key())
 TYPES: dict[str, Type] = {kind.name: kind for kind in _ALL}
-_CALLED = {
-    **dict.fromkeys(("enum", "choice", "select", "option"), "categorical"),
-    **dict.fromkeys(("multi", "multiple", "list", "options", "choices", "multiselect"), "set"),
-    **dict.fromkeys(("int", "integer", "float", "decimal", "double", "numeric"), "number"),
-    **dict.fromkeys(("rating", "scale", "level"), "ordinal"),
-    **dict.fromkeys(("text", "str"), "string"),
-    **dict.fromkeys(("yesno", "flag"), "boolean"),
-}
-"""What else people call a type."""
 
 
 def of(name: object) -> Type:
@@ -395,8 +386,7 @@ def of(name: object) -> Type:
     if kind is None:
         from deniable.messages.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
 
-        called = _CALLED.get(name.lower()) if isinstance(name, str) else None
-        meant = did_you_mean(name, list(TYPES)) if called is None else f"; did you mean {called!r}?"
+        meant = did_you_mean(domain.SYNONYMS.get(str(name).lower(), name), list(TYPES))
         raise ParameterError(f"type: write one of {', '.join(TYPES)}{meant}", name)
     return kind
 

@@ -88,13 +88,15 @@ def _table(answer: Answer) -> list[list[str]]:
     trends = _TREND if "trend" in has else {}
     titles = [*_ESTIMATE.values(), *differences.values(), *(["P, HOLM"] if differences else []), *trends.values(), "REPORTS"]
     table = [[name.upper() for name in names] + titles]
-    scales = {each["id"]: each["scale"] for each in answer.metrics}
+    metrics = {each["id"]: each for each in answer.metrics}
     for row in answer.rows:
         unit = str(row["unit"] or "")
         # A range of a number has a share, whatever the number's scale is.
-        is_ratio = unit != "share" and scales[str(row["metric"])] == "log"
+        metric = metrics[str(row["metric"])]
+        is_ratio = unit != "share" and metric["scale"] == "log"
         cells = [str(row.get(name) or "") for name in names]
-        cells += [_figure(row[name], unit, _digits(row["low"], row["high"])) for name in _ESTIMATE]
+        figures = [_possible(row[name], *metric["range"]) if is_ratio else row[name] for name in _ESTIMATE]
+        cells += [_figure(each, unit, figures[1], figures[2]) for each in figures]
         cells += [_difference(row[name], unit, is_ratio=is_ratio) for name in (*differences, *trends)]
         if differences:
             cells.insert(len(cells) - len(trends), _number(row["p_holm"]))
@@ -110,17 +112,22 @@ def _names(answer: Answer) -> list[str]:
     return [*(name for name in before if name not in absent), *(["value"] if "value" in listed else [])]
 
 
-def _digits(low: Cell, high: Cell) -> int:
-    """Choose the digits after the point as pages do: two of half the interval."""
-    reach = (high - low) / 2 if isinstance(low, float) and isinstance(high, float) else 0
-    return 1 - floor(log10(reach)) if reach > 0 else 2
+def _possible(number: Cell, least: float, most: float) -> Cell:
+    """Return a figure on a logarithmic scale as far as it is possible: of few reports its interval ends far out of range."""
+    return min(max(number, least), most) if isinstance(number, float) else number
 
 
-def _figure(number: Cell, unit: str, digits: int) -> str:
+def _figure(number: Cell, unit: str, low: Cell, high: Cell) -> str:
+    """Write a figure with the digits that pages choose: two of half the interval, and two of its own where that has no 0."""
     if not isinstance(number, float):
         return "" if number is None else str(number)
     if unit == "share":
         return f"{100 * number:.2f}%"
+    known = isinstance(low, float) and isinstance(high, float)
+    reach = (high - low) / 2 if known else 0  # type: ignore[operator]
+    digits = 1 - floor(log10(reach)) if reach > 0 else 2
+    if number > 0 and known and low > 0:  # type: ignore[operator]
+        digits = max(digits, 1 - floor(log10(number)))
     return f"{round(number, digits):,.{max(digits, 0)}f} {unit}"
 
 

@@ -150,18 +150,19 @@ def test_a_registry(run, small):
     assert "It takes nothing back" in out
     assert "sums of theme learn up to the local epsilon, since its reports are copies of a permanent response" in out
     assert out.split("  cart ")[1].split()[:3] == ["0.5", "1,000", "0.062687"]
-    assert "Next: declare epsilon_permanent for metrics that are asked often and change rarely (cart)" in out
+    assert "epsilon_permanent" not in out  # cart is asked once a month, which is seldom
+    assert "Next: quote these figures" in out
+    assert "if each kept response, and each report of what is not kept, has noise of its own." in out
 
 
 def test_no_advice_goes_in_a_circle(run, tmp_path):
     """A set keeps no answers, so it is to be asked less often; readers of several metrics are one line."""
     path = tmp_path / "metrics.toml"
     options = metric_toml("options", type="set", values=["a", "b", "c"], epsilon=0.5, period="month")
-    path.write_text(
-        registry_toml(options, metric_toml("cart", epsilon=0.5, period="month"), publication={"trial": True}), "utf-8"
-    )
+    path.write_text(registry_toml(options, metric_toml("cart", epsilon=0.5, period="week"), publication={"trial": True}), "utf-8")
     _, out, _ = run(path, "--days", 90)
-    assert "change rarely (cart), or ask less often." in out
+    assert "Next: noise is drawn anew for each report of cart: where a person's answer stays the same, declare epsilon_" in out
+    assert "reveal; where it changes, ask less often." in out
     assert "Next: ask options less often; no answer is kept of it, as of no set" in out
     assert "Readers of the published sums of options, cart learn up to the local epsilon, since a trial" in out
     _, out, _ = run(path, "--metric", "options")

@@ -19,7 +19,9 @@ from deniable.declared import Declared
 from deniable.errors import ConfigurationError
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
+from deniable_aggregator.commands import simulate
 from deniable_aggregator.people import plausible, sending, table
+from deniable_aggregator.people.comparison import Compared
 from deniable_aggregator.people.crowd import NOTHING
 from deniable_aggregator.people.devices import Devices
 from deniable_aggregator.people.truth import Truth
@@ -158,8 +160,6 @@ def test_stated_shares_hold_everywhere(tmp_path):
         assert held.count("y") / 40_000 == pytest.approx(0.75, abs=0.01)
     options = crowd.answers["some"]
     assert {tuple(options.values[place]) for place in options.at(1)} == {(), ("w",)}
-    with pytest.raises(ConfigurationError, match="shares are stated of nothing"):
-        crowd_of(tmp_path, "listed", stated={"nothing": {"x": 1}})
 
 
 def test_a_seed_repeats_the_people_and_not_the_noise(tmp_path):
@@ -348,12 +348,23 @@ def test_nothing_is_sent_where_it_could_do_harm(served, tmp_path, capsys):
         (["--users", "5"], "--users goes without --send"),
         (["--csv", "a.csv", "--shares", "b.csv"], "--csv and --shares both say what people answer"),
         (["--devices", "0"], "--devices 0: write 1 or more"),
-        (["--csv", str(tmp_path / "none.csv")], "none.csv cannot be read"),
+        (["--csv", str(tmp_path / "none.csv")], "none.csv cannot be read: No such file or directory\n"),
     ):
         assert main([*send, *options]) == 2
         assert message in capsys.readouterr().err
     assert not store.strata("ui.theme")
     assert not store.simulated
+
+
+@pytest.mark.parametrize("answers", [4, 6])
+def test_the_command_says_how_many_rows_it_shows(answers, capsys):
+    """It shows four answers of each metric and segment; all of them are counted below."""
+    rows = [Compared("theme", "", f"answer{i}", 0.1 * i, 0.1 * i, 0.0, 1.0) for i in range(answers)]
+    simulate._compare(rows, 0.999)
+    out = capsys.readouterr().out
+    assert out.count("answer") == 4 + (answers > 4)
+    line = "Shown: 4 of 6 rows, the 4 most frequent answers of each metric and segment. --json prints all."
+    assert (line in out) == (answers > 4)
 
 
 def test_the_two_uses_of_the_command_are_told_apart(served, capsys):

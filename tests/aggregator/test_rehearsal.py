@@ -153,7 +153,8 @@ def shares(tmp_path):
 
 def test_shares_are_those_of_the_file(declared, shares):
     """Shares and numbers of people are read by value; what a file does not state has share 0 or follows Zipf's law."""
-    trial, left = rehearsals(registry.load(declared), read_shares(shares(SHARES)))
+    loaded = registry.load(declared)
+    trial, left = rehearsals(loaded, read_shares(shares(SHARES), loaded))
     assert [each.shares.tolist() for each in trial] == [
         *([0.7, 0.3, 0.0], [0.5, 0.5], [0.0, 0.0, 1.0, 0.0]),
         [0.5, 0.0, 0.9],
@@ -221,8 +222,13 @@ def test_a_plot_needs_matplotlib(run, declared, monkeypatch):
         ("metric,value,share\na,x,nan\n", "line 2"),
         ("metric,value,share\na,x,1\na,x,1\n", "line 3"),
         ("metric,value,share\na,x,0\n", "all 0"),
-        ("metric,value,share\na,w,1\n", "a value that a does not have"),
-        ("metric,value,share\ne,x,1\n", "does not declare"),
+        (
+            "metric,value,share\na,w,1\n",
+            "shares.csv, line 2: shares are stated of a value that a does not have: w; write one of x, y, z",
+        ),
+        ("metric,value,share\ne,x,1\n", "line 2: "),
+        ("metric,value,share\ne,x,1\n", "does not declare metric 'e'"),
+        ("metric,value,share\na,x,half\n", "line 2: write a metric, one value of it, and a share or a number of people, such as"),
         ("metric,value,share\nd,5,1\n", "not simulated"),
         ("metric,value,share\nn,low,1\n", "a value that n does not have: low"),
         ("metric,value,share\ns,x,1\n", "a value that s does not have: x"),
@@ -244,7 +250,7 @@ def test_bad_shares_are_refused_in_words(run, declared, shares, text, about):
         (["--users", "10", "--runs", "1"], "runs"),
         (["--users", "10", "--level", "1"], "confidence"),
         (["--users", "10", "--seed", "-1"], "--seed"),
-        (["--users", "10", "--shares", "no.csv"], "no.csv"),
+        (["--users", "10", "--shares", "no.csv"], "no.csv cannot be read: No such file or directory\n"),
     ],
 )
 def test_bad_options_are_refused_in_words(run, declared, arguments, about):

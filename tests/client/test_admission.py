@@ -121,7 +121,8 @@ def test_the_line_is_where_the_bound_stands(head, in_code, line):
 def test_a_longer_period_is_told_where_it_is_enough():
     seldom = "(for an answer that seldom changes)"
     one = parse(written({"period": '"day"'}, *monthly(3)))
-    week, permanent = 'period = "week" in [metrics."m0"] (which saves most)', f'epsilon_permanent = 2 in [metrics."m0"] {seldom}'
+    week = 'period = "week" in [metrics."m0"] (which saves most), or epsilon = 0.9 in [metrics."m0"]'
+    permanent = f'epsilon_permanent = 2 in [metrics."m0"] {seldom}'
     assert [(id_, words.partition("write ")[2]) for id_, words in reasons(one)] == [("m1", week)]
     tight = parse(written({"period": '"day"'}, *monthly(2), head="budget = { per_month = 6.5 }\n"))
     assert [words.partition("write ")[2] for _, words in reasons(tight)] == [permanent]

@@ -319,6 +319,9 @@ def test_a_mistyped_option_gets_the_usage_of_its_action(capsys):
         (("registry", "lint", "--maxmemry", "3"), "[-h] [--maxmemory BYTES]", "--maxmemry; did you mean --maxmemory?"),
         (("registry", "lint", "--foo"), "[-h] [--maxmemory BYTES]", "--foo\n"),
         (("sent", "--jsno"), "[-h] [--registry FILE] [--json] [DIR]", "--jsno; did you mean --json?"),
+        (("serve", "--port", "8081"), "[-h] [--registry FILE]", "--port 8081; write --bind 127.0.0.1:8081"),
+        (("serve", "--port=8081"), "[-h] [--registry FILE]", "--port=8081; write --bind 127.0.0.1:8081"),
+        (("serve", "shop.toml"), "[-h] [--registry FILE]", "shop.toml; write --registry shop.toml"),
     ):
         with pytest.raises(SystemExit, match=r"^2$"):
             cli.main(arguments)

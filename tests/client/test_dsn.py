@@ -21,6 +21,8 @@ word = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=12)
         (f"https://{KEY}@t.example/some/prefix/shop", "https://t.example/some/prefix", "shop"),
         (f"https://{KEY}@[::1]:9000/shop", "https://[::1]:9000", "shop"),
         (f"https://{KEY}@T.Example/shop", "https://t.example", "shop"),
+        (f" https://{KEY}@t.example/shop \n", "https://t.example", "shop"),  # as a file or a variable has it
+        (f"https://{KEY}@t.example/some/shop/", "https://t.example/some", "shop"),
     ],
 )
 def test_parts(text, url, app):
@@ -75,7 +77,7 @@ def test_plain_http_to_others(host):
         (f"https://{KEY}@/shop", "has no host"),
         (f"https://{KEY}@t.example", "the app's name"),
         (f"https://{KEY}@t.example/", "the app's name"),
-        (f"https://{KEY}@t.example/shop/", "the app's name"),
+        (f"https://{KEY}@t.example/shop//", "the app's name"),
         (f"https://{KEY}@t.example/shop?x=1", "but with '/shop?x=1'"),
         (f"https://{KEY}@t.example/shop#x", "the app's name"),
         (f"https://{KEY}@t.example:port/shop", "the host or port of the DSN cannot be read"),
@@ -108,6 +110,16 @@ def test_one_without_a_scheme(text, works):
     assert str(caught.value) == f"the DSN does not begin with https:// or http://: write it as {works}"
     assert Dsn.parse(works).app == "shop"
     assert leads_here(text) is works.startswith("http:")
+
+
+@pytest.mark.parametrize(
+    "text", ["http://localhost:8080/shop", f"http://{KEY}@localhost:8080", f"http://{KEY}@localhost:8080/shop?x=1"]
+)
+def test_one_of_this_machine_is_shown_as_it_works(text):
+    """A developer's server has no TLS, so the shape is not that with https://."""
+    with pytest.raises(ConfigurationError, match="write it as http://PUBLIC_KEY@localhost:8080/app") as caught:
+        Dsn.parse(text)
+    assert KEY not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["https://PUBLIC_KEY@telemetry.example.org/shop", "http://pk_...@127.0.0.1:8080/shop"])

@@ -153,6 +153,9 @@ def test_init_overwrites_nothing(tmp_path, monkeypatch):
     with pytest.raises(ConfigurationError, match=r"write two lines into it: \[publication\] and trial = true$"):
         run(init, "--trial")
     assert (tmp_path / "metrics.toml").read_text("utf-8") == "mine"
+    run(init, "--app", "shop", "--file", "shop.toml")
+    with pytest.raises(ConfigurationError, match=r"^shop\.toml is there already, the registry of shop, and is left alone"):
+        run(init, "--app", "blog", "--file", "shop.toml")
 
 
 @pytest.mark.parametrize(
@@ -170,6 +173,19 @@ def test_explain_lists_the_values(tmp_path, monkeypatch, metric, answer, values)
         run(explain, metric, answer)
     assert str(caught.value).endswith(values)
     assert answer not in str(caught.value)
+
+
+def test_explain_of_an_answer_of_several_words(tmp_path):
+    """It is one argument: options with commas, other answers in quotes."""
+    path = tmp_path / "metrics.toml"
+    used = metric_toml("used", type="set", values=["news", "comedy", "sport"], epsilon=1, period="month")
+    path.write_text(registry_toml(used, metric_toml("theme", values=["light", "very dark"], epsilon=1, period="month")), "utf-8")
+    with pytest.raises(ConfigurationError, match=r"used is one argument: write it with commas: news,comedy$"):
+        run(explain, "used", "news", "comedy", "--registry", path)
+    with pytest.raises(ConfigurationError, match=r"theme is one argument: write it as one word in quotes: 'very dark'$"):
+        run(explain, "theme", "very", "dark", "--registry", path)
+    assert run(explain, "used", "news,comedy", "--registry", path) == 0
+    assert run(explain, "theme", "very dark", "--registry", path) == 0
 
 
 def test_explain_of_a_mistyped_metric(tmp_path, monkeypatch):

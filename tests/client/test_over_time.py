@@ -185,7 +185,8 @@ def test_a_metric_for_which_the_budget_has_no_room_is_off(device, caplog, monkey
     assert client.record("n", value=True)
     stats = client.stats()
     assert (stats["disabled"], stats["dropped"]) == (None, {"off": 1})
-    line = 'period = "week" in [metrics."m"] (which saves most)'
+    raised = "per_month = 32.0 in the budget of the app's Caps"
+    line = f'period = "week" in [metrics."m"] (which saves most), or epsilon = 0.9 in [metrics."m"], or {raised}'
     assert stats["off"]["m"] == f"it needs 31 nats a month, and the budget has 30: write {line}"
     assert [record.message for record in caplog.records if "m: off: " in record.message and line in record.message]
     with pytest.raises(RegistryError, match=rf"write .*{re.escape(line)}"):

@@ -353,6 +353,8 @@ FAULTS = [
     (HEAD + metric(_positions="1"), "m", "_positions is no key of a metric: write one of type, values, epsilon", "_positions"),
     # its domain
     (HEAD + metric(type='"categorial"'), "m", "string, key; did you mean 'categorical'?", "categorial"),
+    (HEAD + metric(type='"enum"'), "m", "string, key; did you mean 'categorical'?", "enum"),
+    (HEAD + metric(type='"multi"'), "m", "string, key; did you mean 'set'?", "multi"),
     (HEAD + metric(type=None), "m", "type: write one of boolean, categorical, ordinal, product, set, number, string, key", None),
     (
         HEAD + metric(type='"duration"'),

@@ -29,7 +29,7 @@ from deniable_aggregator.answer.model.metric import Listed
 from deniable_query import Answer, Metric, Query, QueryError
 from deniable_query.commands.query import _about_differences
 from deniable_query.commands.query import query as command_query
-from deniable_query.table import _digits, _figure
+from deniable_query.table import _figure, lines
 
 from .conftest import READ
 from .test_rows import NOW, RANGE, ask, day, filled, send, shop  # noqa: F401 - fixtures
@@ -711,11 +711,25 @@ def test_a_range_takes_months(url):
         ((0.12653, 0.0, 0.93), "0.13 min"),
         ((412.345, 398.2, 431.0), "412 min"),
         ((3394112.3, 3073898.0, 3714326.0), "3,390,000 min"),
+        ((1.04, 1.04, 7200.0), "1.0 min"),
+        ((86.4, 1.04, 7200.0), "86 min"),
+        ((3.0, -40.0, 200.0), "0 min"),
     ],
 )
 def test_figures_have_the_digits_of_pages(cells, text):
     estimate, *ends = cells
-    assert _figure(estimate, "min", _digits(*ends)) == text == figures.number(estimate, tuple(ends), "min").replace("\u202f", " ")
+    assert _figure(estimate, "min", *ends) == text == figures.number(estimate, tuple(ends), "min").replace("\u202f", " ")
+
+
+def test_a_figure_on_a_logarithmic_scale_stays_in_its_range():
+    """Few reports say nothing of a geometric mean: the table shows the whole range, and no answer that nobody can give."""
+    row = {"metric": "backup", "value": "geometric_mean", "estimate": 0.004, "low": 2e-11, "high": 740_000.0, "unit": "s", "n": 4}
+    about = {"id": "backup", "scale": "log", "range": [1.0, 7200.0]}
+    columns = [{"name": "value"}, {"name": "n"}]
+    _, figures_ = lines(Answer([row], columns, [about], trial=False))
+    assert figures_.split() == ["geometric_mean", "1.0", "s", "1.0", "s", "7,200", "s", "4"]
+    _, figures_ = lines(Answer([row], columns, [about | {"scale": "linear"}], trial=False))
+    assert "740,000 s" in figures_  # unbiased, as shares are
 
 
 def test_a_difference_whose_interval_holds_none_is_explained():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from base64 import b64encode
 from collections import defaultdict
@@ -335,6 +336,22 @@ def test_nothing_and_one_report(serve, answered, metric, reports):
     elif body["number"]:
         assert body["number"]["interval"][1] - body["number"]["interval"][0] > 0
         assert not any(each["resolved"] for each in body["number"]["quantiles"])
+
+
+@pytest.mark.parametrize(("metric", "least", "most"), [("mood", 1, 4), ("rating", 1, 5), ("air", 0, 720), ("start", 1, 60_000)])
+def test_sentences_of_few_reports_say_what_is_possible(serve, answered, metric, least, most):
+    """No mean is said to lie out of its range, and no median is named where it may be any value."""
+    served = serve(REGISTRY.replace("min_reports = 100", "trial = true").replace("epsilon = 4", "epsilon = 0.1"))
+    answered(served, metric, [[(served.app.registry.metrics[metric].values or (5,))[0]] * 2])
+    served.drain()
+    page = served.get(f"/m/{metric}").get_data(as_text=True)
+    sentences = re.findall(r"ean (?:position )?is (?:position )?([^ <]+) (?:<span>)?\((?:95% interval )?([^ ]+) to ([^)]+)", page)
+    assert sentences
+    for figure in (part.replace(",", "").partition("\u202f")[0] for sentence in sentences for part in sentence):
+        assert least <= float(figure) <= most, sentences
+    if metric == "mood":
+        assert "The median may be any of the values" in page
+        assert "Half are at or below" not in page
 
 
 def test_versions_of_a_number_are_not_merged(serve, answered):

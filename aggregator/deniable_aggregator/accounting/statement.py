@@ -121,7 +121,9 @@ class Statement:
             yield f"All {self.devices} devices of a person or a household: epsilon {number(total)}.{of_it}"
 
     def _conditions(self, keys: Sequence[str]) -> Iterator[str]:
-        yield "This holds between any two histories of answers, for somebody who sees all reports, if each has noise of its own."
+        what = "each kept response, and each report of what is not kept," if self.permanent else "each"
+        holds = "This holds between any two histories of answers, for somebody who sees all reports"
+        yield f"{holds}, if {what} has noise of its own."
         if self.permanent:
             yield (
                 "Kept responses: the figures compare people whose answers change, and return to an earlier one, at the same "

@@ -116,9 +116,9 @@ def percent(frequency: float, digits: int, sign: str = "%") -> str:
     return f"{MINUS if negative else ''}{text.lstrip('-')}{sign}"
 
 
-def possible(frequency: float) -> float:
-    """Return a share as far as it is possible: an unbiased one of few reports may lie far below 0 or above 100%."""
-    return min(max(frequency, 0.0), 1.0)
+def possible(estimate: float, range_: tuple[float, float] = (0.0, 1.0)) -> float:
+    """Return a share or a number as far as it is possible: an unbiased one of few reports may lie far out of its range."""
+    return min(max(estimate, range_[0]), range_[1])
 
 
 def share(frequency: float, error: float) -> str:
@@ -140,7 +140,7 @@ def share_digits(error: float) -> int:
 def number(value: float, interval: tuple[float, float], unit: str = "") -> str:
     """Write a number with its unit, and with as many digits as its interval allows: two of half its length.
 
-    If value and interval are whole numbers, so is the text.
+    Where the interval has no 0, a number has two digits of its own. If value and interval are whole numbers, so is the text.
 
     Examples
     --------
@@ -148,9 +148,13 @@ def number(value: float, interval: tuple[float, float], unit: str = "") -> str:
     '412\u202fms'
     >>> number(4.0, (4.0, 5.0))
     '4'
+    >>> number(1.04, (1.04, 7200.0), "s")
+    '1.0\u202fs'
     """
     reach = abs(interval[1] - interval[0]) / 2
     digits = 1 - floor(log10(reach)) if reach > 0 else 2
+    if value > 0 and min(interval) > 0:  # on a logarithmic scale the low end is far below half the length
+        digits = max(digits, 1 - floor(log10(value)))
     if all(float(end).is_integer() for end in (value, *interval)):
         digits = min(digits, 0)
     text = f"{abs(round(value, digits)):,.{min(max(digits, 0), _MOST_DIGITS)}f}"

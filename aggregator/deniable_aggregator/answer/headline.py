@@ -48,15 +48,20 @@ def in_words(number: NumberEstimate, figure: Figure, level: float) -> str:
 
 
 def figures_of(number: NumberEstimate) -> list[Figure]:
-    """Return the figures of a number, the one that stands first first: the median if it is estimated. None without reports."""
+    """Return the figures of a number as far as they are possible; first the median if it is estimated. None without reports."""
     geometric = number.geometric_mean
     if isnan(geometric.value if geometric else number.mean):
         return []
     listed = [Figure("Median", each.value, each.interval) for each in number.quantiles if each.share == 0.5]  # noqa: PLR2004
     if geometric:
-        listed.append(Figure("Geometric mean", geometric.value, geometric.interval))
+        listed.append(_possible(number, "Geometric mean", geometric.value, geometric.interval))
     if not isnan(number.mean):
-        listed.append(Figure("Mean", number.mean, number.interval))
+        listed.append(_possible(number, "Mean", number.mean, number.interval))
     if number.sum is not None:
         listed.append(Figure("Sum over the answers", *number.sum))
     return listed
+
+
+def _possible(number: NumberEstimate, name: str, value: float, interval: tuple[float, float]) -> Figure:
+    value, low, high = (figures.possible(each, number.range) for each in (value, *interval))
+    return Figure(name, value, (low, high))

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from deniable import mechanisms
 from deniable.commands.parser import REGISTRY
 from deniable.errors import ConfigurationError, ParameterError
+from deniable.limits.spending import drawn_anew
+from deniable.registry import period
 from deniable.registry.published import newest
 from deniable_aggregator.commands import noise
 from deniable_aggregator.commands.options import drawing
@@ -192,17 +194,18 @@ def _next(summary: Statement, arguments: Namespace) -> Iterator[str]:
         return
     repeated = [use.metric for use in summary.plan.uses if use.occasions > 1 and not use.permanent and not use.metric.discover]
     can_keep = {metric.id: metric.can_keep and not metric.shuffled for metric in repeated}
-    keeping, rare = ([id_ for id_, can in can_keep.items() if can is may] for may in (True, False))
+    # Once a month is seldom: there an app may prefer new noise, as `deniable init` does where an answer changes for all.
+    keeping = [metric.id for metric in repeated if can_keep[metric.id] and metric.period != period.LENGTHS[-1]]
+    rare = [id_ for id_, can in can_keep.items() if not can]
     if not summary.fits:
         dearest = max(summary.plan.uses, key=lambda use: use.reserved_month)
         yield f"The budget is too small. Most is reserved for {dearest.metric.id}."
     if keeping:
-        names = ", ".join(keeping)
-        yield f"Next: declare epsilon_permanent for metrics that are asked often and change rarely ({names}), or ask less often."
+        yield f"Next: {drawn_anew(keeping)}; where it changes, ask less often."
     if rare:
         none = "no set, no mean of an ordinal and nothing that a relay mixes"
         yield f"Next: ask {', '.join(rare)} less often; no answer is kept of it, as of {none}."
-    if repeated:
+    if keeping or rare:
         return
     if not summary.fits:
         yield "Next: ask less often, with less epsilon or fewer values, or declare a budget that has room."

@@ -15,6 +15,7 @@ from deniable.commands import terminal
 from deniable.commands.parser import REGISTRY
 from deniable.errors import ConfigurationError
 from deniable.forecast.precision import length
+from deniable.messages.plural import plural
 from deniable.registry import published
 from deniable_aggregator.commands import options
 
@@ -83,8 +84,8 @@ def _measure(arguments: argparse.Namespace) -> int:
     number = options.seed(arguments)
     runs = _RUNS if arguments.runs is None else arguments.runs
     level = _LEVEL if arguments.level is None else arguments.level
-    stated = read_shares(arguments.shares) if arguments.shares else {}
     registry = published.newest(arguments.file)
+    stated = read_shares(arguments.shares, registry) if arguments.shares else {}
     planned, left = rehearsals(registry, stated)
     advance = options.progress(len(planned) * max(runs, 0), "runs")
     # Each metric has its own stream of random numbers, so what one of them draws does not change the others.
@@ -182,7 +183,7 @@ def _crowd(arguments: argparse.Namespace, registry: Registry, chance: np.random.
         raise ConfigurationError("--csv and --shares both say what people answer: leave one of them out")
     if arguments.csv:
         return table.crowd(registry, arguments.csv, arguments.devices, chance)
-    stated = read_shares(arguments.shares) if arguments.shares else {}
+    stated = read_shares(arguments.shares, registry) if arguments.shares else {}
     return plausible.crowd(registry, arguments.devices or _DEVICES, stated, chance)
 
 
@@ -209,6 +210,9 @@ def _compare(compared: Sequence[Compared], level: float) -> None:
             figures = f"{row.truth:.4g}", f"{row.estimate:.4g}", f"{row.low:.4g} to {row.high:.4g}"
             rows.append((row.metric, row.segment or "-", row.value, *figures, "yes" if row.inside else "NO"))
     terminal.print_table(rows)
+    if len(rows) <= len(compared):
+        what = f"the {_SHOWN} most frequent answers of each metric and segment"
+        print(f"\nShown: {len(rows) - 1} of {plural(len(compared), 'row')}, {what}. --json prints all.")
 
 
 def _point_to(arguments: argparse.Namespace, registry: Registry, crowd: Crowd) -> None:

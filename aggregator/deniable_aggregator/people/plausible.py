@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable.errors import ConfigurationError
 from deniable_aggregator.people.crowd import Crowd, Drawn
 from deniable_aggregator.planning.population import falling, of_options, of_values
 
@@ -47,9 +46,6 @@ def crowd(
     chance: np.random.SeedSequence,  # who answers what follows from it
 ) -> Crowd:
     """Make people who answer all metrics of a registry."""
-    unknown = sorted(stated.keys() - registry.metrics.keys())
-    if unknown:
-        raise ConfigurationError(f"shares are stated of {unknown[0]}, which {registry.file} does not declare")
     # Each metric has its own stream of random numbers, so what one of them draws does not change the others.
     first, *others = chance.spawn(1 + len(registry.metrics))
     segments = members(registry, people, np.random.default_rng(first))

@@ -80,7 +80,9 @@ def _read(path: Path, registry: Registry) -> tuple[dict[str, Sequence[str]], Seq
                 if row:
                     rows.append(row)
                     lines.append(reader.line_num)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
         raise ConfigurationError(f"{path} cannot be read as CSV in UTF-8: {error}") from None
     if not rows:
         raise ConfigurationError(f"{path} has no line below its header: each line is a person")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.errors import ConfigurationError, ParameterError
+from deniable.messages.lookalike import did_you_mean
+from deniable.messages.plural import few
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,31 +18,46 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from deniable.registry import Metric
+    from deniable.registry import Metric, Registry
 
 _EXPONENT = 1.1  # of Zipf's law, which shares follow that nobody stated
 _MOST_CHOSEN = 0.5  # the share of the most frequent option, where nobody stated it
 _COLUMNS = ["metric", "value", "share"]
 
 
-def read_shares(path: Path) -> dict[str, dict[str, float]]:
-    """Read the shares of values from a CSV file with the columns metric, value and share."""
+def read_shares(path: Path, registry: Registry) -> dict[str, dict[str, float]]:
+    """Read the shares of answers to metrics of a registry from a CSV file with the columns metric, value and share."""
     shares: dict[str, dict[str, float]] = {}
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
             if reader.fieldnames != _COLUMNS:
-                raise ConfigurationError(f"{path} begins with the columns {','.join(_COLUMNS)}")
+                raise ConfigurationError(f"{path}, line 1: write the columns {','.join(_COLUMNS)}")
             for line in reader:
-                share = _share(line["share"])
-                of_metric = shares.setdefault(line["metric"], {})
-                if share is None or line["value"] is None or line["value"] in of_metric:
-                    rule = "each line states a metric, one value of it, and a share or a number of people"
-                    raise ConfigurationError(f"{path}, line {reader.line_num}: {rule}")
-                of_metric[line["value"]] = share
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from None
+                try:
+                    _add(shares, registry, line)
+                except ConfigurationError as error:
+                    raise ConfigurationError(f"{path}, line {reader.line_num}: {error}") from None
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ConfigurationError(f"{path} cannot be read as CSV in UTF-8: {error}") from None
     return shares
+
+
+def _add(shares: dict[str, dict[str, float]], registry: Registry, line: Mapping[str, str | None]) -> None:
+    """Add the share that a line states."""
+    id_, written, share = line["metric"] or "", line["value"], _share(line["share"])
+    metric = registry.metrics.get(id_)
+    if metric is None:
+        raise ConfigurationError(f"{registry.file} does not declare metric {id_!r}{did_you_mean(id_, registry.metrics)}")
+    if written is None or share is None:
+        raise ConfigurationError("write a metric, one value of it, and a share or a number of people, such as 0.25 or 250")
+    _position(metric, written)
+    of_metric = shares.setdefault(id_, {})
+    if written in of_metric:
+        raise ConfigurationError(f"the share of {written!r} is stated above: write each value of {id_} once")
+    of_metric[written] = share
 
 
 def _share(written: str | None) -> float | None:
@@ -55,10 +72,7 @@ def of_values(metric: Metric, stated: Mapping[str, float]) -> dict[int, float]:
     """Return the stated share of each position. Numbers of people are divided by their sum."""
     shares: dict[int, float] = {}
     for written, share in stated.items():
-        try:
-            position = metric.position(metric.kind.parse(written))
-        except ParameterError:
-            raise _unknown(metric, written) from None
+        position = _position(metric, written)
         shares[position] = shares.get(position, 0.0) + share
     total = sum(shares.values())
     if not total:
@@ -71,9 +85,6 @@ def of_options(metric: Metric, stated: Mapping[str, float] | None) -> NDArray[np
     if stated is None:
         shares = falling(len(metric.values))
         return np.asarray(shares / shares[0] * _MOST_CHOSEN)
-    unknown = [written for written in stated if written not in metric.values]
-    if unknown:
-        raise _unknown(metric, unknown[0])
     if max(stated.values()) > 1:
         raise ConfigurationError(f"{metric.id} is a set: the share of an option is that of the people who choose it, at most 1")
     return np.array([stated.get(str(option), 0.0) for option in metric.values])
@@ -94,5 +105,11 @@ def falling(values: int) -> NDArray[np.float64]:
     return np.asarray(weights / weights.sum())
 
 
-def _unknown(metric: Metric, written: str) -> ConfigurationError:
-    return ConfigurationError(f"shares are stated of a value that {metric.id} does not have: {written}")
+def _position(metric: Metric, written: str) -> int:
+    """Return the position of an answer, or the place of an option; refuse what the metric does not have."""
+    try:
+        return metric.positions[written] if metric.kind.options else metric.position(metric.kind.parse(written))
+    except (KeyError, ParameterError):
+        listed = [metric.label(place) for place in range(len(metric.values))]
+        instead = did_you_mean(written, listed) or (f"; write one of {few(listed)}" if listed else "")
+        raise ConfigurationError(f"shares are stated of a value that {metric.id} does not have: {written}{instead}") from None

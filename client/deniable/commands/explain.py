@@ -14,14 +14,17 @@ from deniable.registry import load
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from deniable.commands.parser import Run
+    from deniable.registry import Metric
 
 
 def explain(parser: argparse.ArgumentParser) -> Run:
     """``deniable explain METRIC [ANSWER] [--registry FILE]``."""
     parser.add_argument("metric", metavar="METRIC")
-    parser.add_argument("answer", nargs="?", metavar="ANSWER", help="to draw an example of a report for; a product's with commas")
+    about = "to draw an example of a report for; of a set or a product with commas, such as news,comedy"
+    parser.add_argument("answer", nargs="*", metavar="ANSWER", help=about)
     parser.add_argument("--registry", default=REGISTRY, metavar="FILE", help=f"default: {REGISTRY}")
 
     def run(arguments: argparse.Namespace) -> int:
@@ -31,7 +34,8 @@ def explain(parser: argparse.ArgumentParser) -> Run:
             which = f"; did you mean {near}?" if near else f", but {', '.join(declared.metrics)}"
             raise ConfigurationError(f"{arguments.registry} declares no {arguments.metric}{which}")
         metric = declared.metrics[arguments.metric]
-        answer = None if arguments.answer is None else metric.kind.parse(arguments.answer)
+        written = _written(metric, arguments.answer)
+        answer = None if written is None else metric.kind.parse(written)
         admission = admit(declared, None, datetime.now(UTC).date())
         for fault in admission.faults:
             if fault.metric == arguments.metric:
@@ -41,9 +45,18 @@ def explain(parser: argparse.ArgumentParser) -> Run:
         except ParameterError as error:
             if answer is None or metric.open:
                 raise
-            meant = did_you_mean(arguments.answer, [value for value in metric.values if isinstance(value, str)])
+            meant = did_you_mean(written, [value for value in metric.values if isinstance(value, str)])
             raise ConfigurationError(f"{metric.kind.allowed(metric, error.rule)}{meant}") from None
         print(explanation)
         return 0
 
     return run
+
+
+def _written(metric: Metric, words: Sequence[str]) -> str | None:
+    """Return the answer of a command line; None without one. Refuse several words, and say how they are written as one."""
+    if len(words) > 1:
+        joined = metric.kind.options or metric.factors
+        instead = f"with commas: {','.join(words)}" if joined else f"as one word in quotes: {' '.join(words)!r}"
+        raise ConfigurationError(f"an answer to {metric.id} is one argument: write it {instead}")
+    return words[0] if words else None

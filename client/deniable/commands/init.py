@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable.commands.parser import REGISTRY
-from deniable.errors import ConfigurationError, RegistryError
-from deniable.registry import parse
+from deniable.errors import ConfigurationError, DeniableError, RegistryError
+from deniable.registry import load, parse
 from deniable.registry.tables import MONTHS, Budget
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def init(parser: argparse.ArgumentParser) -> Run:
                 file.write(text)
         except FileExistsError:
             trial = "; to try things out with it, write two lines into it: [publication] and trial = true" * arguments.trial
-            words = f"{path} is there already, and is left alone; name another with --file{trial}"
+            words = f"{path} is there already{_whose(path)}, and is left alone; name another with --file{trial}"
             raise ConfigurationError(words) from None
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
@@ -201,6 +201,14 @@ def init(parser: argparse.ArgumentParser) -> Run:
         return 0
 
     return run
+
+
+def _whose(path: Path) -> str:
+    """Say of which app a registry is; nothing if it is none."""
+    try:
+        return f", the registry of {load(path).app}"
+    except DeniableError:
+        return ""
 
 
 def _named(text: str) -> str:

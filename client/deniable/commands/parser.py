@@ -71,14 +71,20 @@ class Parser(argparse.ArgumentParser):
         """Parse; the parser of an action refuses what it does not know itself, so that its own usage is printed."""
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._near_option(unknown[0])}")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._instead(unknown)}")
         return parsed, unknown
 
-    def _near_option(self, word: str) -> str:
+    def _instead(self, unknown: Sequence[str]) -> str:
+        """Say what to write for arguments that a command does not have; empty if nothing is alike."""
         from deniable.messages.lookalike import nearest
 
+        word, _, value = unknown[0].partition("=")
+        if word == "--port" and "--bind" in self._option_string_actions:
+            return f"; write --bind 127.0.0.1:{value or ''.join(unknown[1:2]) or 'N'}"
+        if word.endswith(".toml") and "--registry" in self._option_string_actions:
+            return f"; write --registry {word}"
         options = {option.removeprefix("--"): option for option in self._option_string_actions if option.startswith("--")}
-        near = nearest(word.removeprefix("--").partition("=")[0], options) if word.startswith("--") else None
+        near = nearest(word.removeprefix("--"), options) if word.startswith("--") else None
         return f"; did you mean {options[near]}?" if near else ""
 
     def error(self, message: str) -> NoReturn:

@@ -1,6 +1,7 @@
 """What to write so that all metrics of a registry have room in the budget: nothing that lint would then warn of.
 
-That is longer periods or kept answers; else less for the greediest metrics or a larger budget, up to the default; else both.
+That is longer periods or kept answers, or as a choice a smaller epsilon or a larger budget, up to the default; else less for
+the greediest metrics or a larger budget; else both.
 """
 
 from __future__ import annotations
@@ -61,7 +62,13 @@ def room(
     if not best:
         return _larger(registry, metrics, refused, budget, in_code)
     changes = min(best, key=_size)
-    return f"{_written(changes)} ({'for an answer that seldom changes' if changes == permanent else 'which saves most'})"
+    first = f"{_written(changes)} ({'for an answer that seldom changes' if changes == permanent else 'which saves most'})"
+    # A longer period may ask another question. Smaller losses and a larger budget change no meaning.
+    total = sum(each.allowance.month for each in metrics.values())
+    smaller = _less(metrics, refused, month_of(budget), budget, _HALF)
+    less = "" if any(change.line.startswith("period") for change in smaller.values()) else _written(smaller)
+    raised = _raised(registry, in_code, total) if total <= month_of(Budget()) else ""
+    return ", or ".join(filter(None, (first, less, raised)))
 
 
 def _size(changes: Mapping[str, _Change]) -> tuple[int, float]:

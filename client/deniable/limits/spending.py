@@ -12,7 +12,7 @@ from deniable.messages.plural import plural
 from deniable.registry.period import months_between
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from datetime import date
 
     from deniable.limits.admission import Admission
@@ -48,8 +48,15 @@ def legend(registry: Registry, today: date) -> Iterator[str]:
         yield f"no answer is kept of {', '.join(never)}, as of no set and no mean of an ordinal: ask such a question rarely"
     fresh = [id_ for id_ in anew if id_ not in never]
     if fresh:
-        mend = "where a person's answer stays the same, declare epsilon_permanent, which bounds what all reports of it reveal"
-        yield f"noise is drawn anew for each report of {', '.join(fresh)}: {mend}"
+        yield drawn_anew(fresh)
+
+
+def drawn_anew(
+    names: Sequence[str],  # metrics whose answers could be kept
+) -> str:
+    """Say that each report of some metrics reveals more, and what bounds it where answers stay the same."""
+    mend = "where a person's answer stays the same, declare epsilon_permanent, which bounds what all reports of it reveal"
+    return f"noise is drawn anew for each report of {', '.join(names)}: {mend}"
 
 
 def _question(metric: Metric, allowance: Allowance) -> str:

@@ -8,6 +8,7 @@ from deniable.errors import ConfigurationError
 from deniable.frozen import dataclass
 
 _SECRET = {"rk_": "a read key", "ak_": "an admin key", "xk_": "a relay key"}  # how the keys begin that no app may hold
+_SHAPE = "write it as https://PUBLIC_KEY@host/app"
 _OF_EXAMPLES = ("example.org", "example.com", "example.net")  # hosts that nobody has (RFC 2606)
 
 
@@ -29,12 +30,12 @@ class Dsn:
     ) -> Dsn:
         """Read a DSN; raise `ConfigurationError` if a part is missing, or its key is none for ingest."""
         # No message repeats the key: logs are read by more people than keys.
-        shape = "write it as https://PUBLIC_KEY@host/app"
         try:
-            parts = _split(text)
+            parts = _split(text.strip())
             port = f":{parts.port}" if parts.port else ""
         except ValueError:
-            raise ConfigurationError(f"the host or port of the DSN cannot be read: {shape}") from None
+            raise ConfigurationError(f"the host or port of the DSN cannot be read: {_SHAPE}") from None
+        shape = _shape(parts, port)
         if parts.scheme not in ("http", "https"):
             begins = f"begins with {parts.scheme}://" if parts.scheme else "does not begin with https:// or http://"
             raise ConfigurationError(f"the DSN {begins}: write it as {_with_scheme(parts, port)}")
@@ -53,7 +54,7 @@ class Dsn:
         if parts.scheme == "http" and not allow_http and not _is_loopback(parts.hostname):
             wrong = f"the DSN leads to {parts.hostname!r} by http://, where anybody on the way can read what is sent"
             raise ConfigurationError(f"{wrong}: write https://, or pass allow_http=True")
-        prefix, _, app = parts.path.rpartition("/")
+        prefix, _, app = parts.path.removesuffix("/").rpartition("/")
         if not app or parts.query or parts.fragment:
             end = parts._replace(scheme="", netloc="").geturl()
             raise ConfigurationError(f"the DSN does not end with the app's name, but with {end!r}: {shape}")
@@ -93,6 +94,12 @@ def _with_scheme(parts: SplitResult, port: str) -> str:
     # What is before an @ is the key. Without one the host may be it.
     place = f"{_host(parts)}{port}{parts.path}" if parts.path and (here or parts.username) else "host/app"
     return f"{'http' if here else 'https'}://PUBLIC_KEY@{place}"
+
+
+def _shape(parts: SplitResult, port: str) -> str:
+    """Show what a DSN looks like; one of a server on this machine, which has no TLS, with its host."""
+    here = parts.scheme == "http" and _is_loopback(parts.hostname or "")
+    return f"write it as http://PUBLIC_KEY@{_host(parts)}{port}/app" if here else _SHAPE
 
 
 def _host(parts: SplitResult) -> str:

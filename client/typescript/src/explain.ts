@@ -20,7 +20,7 @@ export function explain(id: string, metric: SheetMetric, budget: Budget, store: 
   const permanent = metric.epsilon_permanent !== null;
   const most = permanent ? 1 : reports;
   const lines = [
-    `${id}: at most ${most} report${most === 1 ? "" : "s"} a ${metric.period}, of ${metric.layout.payload_bytes} bytes, whatever the answer.`,
+    `${id}: at most ${most} report${most === 1 ? "" : "s"} a ${metric.period}, of ${metric.layout.payload_bytes} byte${metric.layout.payload_bytes === 1 ? "" : "s"}, whatever the answer.`,
     `${permanent ? "All reports of one answer together are" : "A report is"} at most ${times(cost)} times as likely with your answer as with another one (epsilon ${nats(cost)}).`,
     `In a month all answers together may spend ${nats(budget.per_month)} nats.`,
   ];

@@ -29,6 +29,7 @@ const SWAPPED = "the arguments are swapped; write the metric first, and then the
 /** What to do, by the code of the server or the lack of an answer. */
 const REMEDIES: { readonly [code: string]: string } = {
   no_answer: `no answer came; start the server (\`deniable serve\`) at the DSN's host and port. If it runs, the page's policy needs it in connect-src, and DENIABLE_CORS_ORIGINS the page's origin; ${KEPT}`,
+  no_tls: `no answer came by https://; write http:// in the DSN if the server of this machine has no TLS, as \`deniable serve\` has none. Else see whether the browser trusts its certificate; ${KEPT}`,
   unknown_key: "write the DSN that `deniable serve` prints",
   unknown_metric: REGISTRY,
   unknown_version: REGISTRY,
@@ -65,7 +66,7 @@ export function watch(client: Client, record: Record_): Record_ {
     const body = await plain(init?.body);
     const failed = (why: string, content?: unknown): void => tell(() => (client.agreed() ? ofUpload(why, content, body) : []));
     const response = await asked(input, init).catch((error: unknown) => {
-      failed("no_answer");
+      failed(/^\s*https:.*@(localhost|127[.\d]+|\[::1])[:/]/.test(options.dsn) ? "no_tls" : "no_answer");
       throw error;
     });
     const content: unknown = await response.clone().json().catch(() => null);
@@ -100,7 +101,8 @@ function ofAnswer(client: Client, reason: string, id: string, answer: unknown): 
   const { off, disabled } = client.stats();
   if (reason === "disabled") {
     const sealed = registry.relay ? ". Reports of this app are sealed for a relay, which a page cannot do" : "";
-    return [["all metrics", reason, `the client is off: ${disabled}${sealed}; nothing is recorded meanwhile`]];
+    const part = String(disabled).startsWith("the DSN is not") ? `: ${missing(client.options.dsn)}` : "";
+    return [["all metrics", reason, `the client is off: ${disabled}${part}${sealed}; nothing is recorded meanwhile`]];
   }
   if (reason === "off") return [[id, reason, `the metric is off: ${off[id]}${MENDED[off[id]!] ?? segments(client.options, metric)}`]];
   if (reason === "unknown_metric") {
@@ -112,6 +114,18 @@ function ofAnswer(client: Client, reason: string, id: string, answer: unknown): 
   if (reason === "clipped") return [[id, reason, clipped(metric!, answer)]];
   const alike = ["no_consent", "queue_full", "refused_key", "state"].includes(reason);
   return [[alike ? "all metrics" : id, reason, REASONS[reason]!]];
+}
+
+/** Say what is wrong with a DSN that cannot be read, without its key. */
+function missing(dsn: unknown): string {
+  const [, scheme = "", key, host, path = ""] = /^(?:([a-z]+):\/\/)?(?:([^@/]*)@)?([^/?#]*)(.*)$/is.exec(String(dsn ?? "").trim())!;
+  if (!/^https?$/.test(scheme)) return "it does not begin with https:// or http://";
+  if (!key) return "it has no key before its host; copy the DSN that `deniable serve` prints";
+  if (/^[rax]k_/.test(key)) return "its key is one that no page may hold; write the app's ingest key (pk_...), which is public";
+  if (!/^[\w-]+$/.test(key)) return "it has more than the public key before its host";
+  if (!host) return "it has no host";
+  if (!/\/[a-z0-9_.-]{1,80}\/?$/.test(path)) return "it does not end with the app's name, as `app` in metrics.toml says it";
+  return scheme === "http" ? "http:// leads to this machine only; write https://" : "its host or its path cannot be read";
 }
 
 /** What to do about a metric that is off, by why. */

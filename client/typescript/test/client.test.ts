@@ -195,7 +195,9 @@ test("memory is chosen by name, keeps no responses, and says how long it remembe
   assert.equal(telemetry.stats().off["l_grr"], "needs a lasting state");
   assert.equal(await anything(telemetry, "l_grr", "a"), false);
   assert.equal(await anything(telemetry, "grr", "0"), true);
-  assert.match((await telemetry.explain("grr"))!.lines.join(" "), /until this page ends/);
+  const lines = (await telemetry.explain("grr"))!.lines.join(" ");
+  assert.match(lines, /until this page ends/);
+  assert.match(lines, /of 1 byte, whatever the answer/);
 });
 
 test("where storage is refused nothing is recorded, and nothing falls back", async () => {
@@ -228,7 +230,7 @@ test("mistakes of the app turn the client off, and are thrown if strict", () => 
   for (const [options, why] of [
     [{ dsn: "shop" }, /the DSN is not https:/],
     [{ dsn: "http://pk_a@example.net/shop" }, /the DSN is not https:/],
-    [{ dsn: "https://rk_secret@example.net/shop" }, /the DSN is not https:\/\/INGEST_KEY@/],
+    [{ dsn: "https://rk_secret@example.net/shop" }, /the DSN is not https:\/\/PUBLIC_KEY@/],
     [{ dsn: "https://pk_a@example.net/other" }, /the DSN is for "other", not "shop"/],
     [{ registry: { ...WIRE, format: 2 } }, /the registry is not known/],
   ] as const) {

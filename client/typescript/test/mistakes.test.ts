@@ -54,6 +54,52 @@ test("each mistake is named at once, with what to do, and once", async () => {
   }
 });
 
+test("of a DSN that cannot be read the missing part is named, and no key", async () => {
+  for (const [dsn, words] of [
+    ["", /begin with https:/],
+    ["pk_canary@localhost:8080/shop", /begin with https:/],
+    ["http://localhost:8080/shop", /has no key before its host; copy the DSN that `deniable serve` prints/],
+    ["http://rk_canary@localhost:8080/shop", /key is one that no page may hold; write the app's ingest key/],
+    ["http://pk_canary:8@localhost:8080/shop", /more than the public key/],
+    ["https://pk_canary@/shop", /has no host/],
+    ["http://pk_canary@localhost:8080", /does not end with the app's name/],
+    ["http://pk_canary@localhost:8080/Shop", /does not end with the app's name/],
+    ["http://pk_canary@t.example/shop", /http:\/\/ leads to this machine only; write https:\/\//],
+    ["https://pk_canary@t.example//shop", /its host or its path cannot be read/],
+  ] as const) {
+    Object.assign(globalThis, { origin: "http://localhost" });
+    const { record } = client({ dsn });
+    await record("grr", "0");
+    const line = said().find((each) => each.includes("all metrics: disabled")) ?? "";
+    assert.match(line, /the client is off: the DSN is not https:\/\/PUBLIC_KEY@host\/app: /);
+    assert.match(line, words);
+    assert.ok(!line.includes("canary"));
+  }
+  Reflect.deleteProperty(globalThis, "origin");
+});
+
+test("a DSN may have white space around it and a slash at its end", async () => {
+  for (const dsn of [` ${HERE}\n`, `${HERE}/`]) {
+    const asked: string[] = [];
+    const fetch = async (url: RequestInfo | URL): Promise<Response> => {
+      asked.push(String(url));
+      return Response.json({ accepted: 1, rejected: 0, errors: [] }, { status: 202 });
+    };
+    const { telemetry, record } = client({ dsn, fetch });
+    assert.ok(await record("grr", "0"));
+    await telemetry.flush();
+    assert.ok(asked[0]?.startsWith("http://localhost:8080/"), asked[0]);
+  }
+});
+
+test("https:// to a server without TLS on this machine is told", async () => {
+  const fetch = async (): Promise<Response> => Promise.reject(new TypeError("Failed to fetch"));
+  const { telemetry, record } = client({ dsn: HERE.replace("http:", "https:"), fetch });
+  await record("grr", "0");
+  assert.equal((await telemetry.flush()).why, "no_answer");
+  assert.match(said()[0]!, /^deniable: upload: no_tls: no answer came by https:\/\/; write http:\/\/ in the DSN/);
+});
+
 test("whatever drops an answer says so", async () => {
   const seldom = { ...WIRE, metrics: { grr: { ...WIRE.metrics["grr"]!, sample: "0" } } };
   const poor = { ...WIRE, budget: { per_month: 0, lifetime: 0 } };

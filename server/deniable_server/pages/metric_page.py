@@ -307,11 +307,11 @@ def _with_range(row: ValueEstimate | FactorShare) -> tuple[str, str]:
 
 def _order_and_options(measured: Estimates) -> dict[str, Any]:
     """Return the texts about the order of an ordinal, and about the options of a set."""
-    texts: dict[str, Any] = {}
+    texts, size = dict[str, Any](), len(measured.estimates)
     if measured.order is not None:
-        texts["mean_position"] = _with_interval(measured.order.mean, measured.order.interval)
+        texts["mean_position"] = _with_interval(measured.order.mean, measured.order.interval, (1.0, float(size)))
     if measured.chosen is not None:
-        texts["options_chosen"] = _with_interval(measured.chosen.mean, measured.chosen.interval)
+        texts["options_chosen"] = _with_interval(measured.chosen.mean, measured.chosen.interval, (0.0, float(size)))
         level = 0.05 / max(len(measured.chosen.pairs), 1)  # of the test of one pair, so that all together hold at 5%
         pairs = sorted((pair for pair in measured.chosen.pairs if not isnan(pair.both)), key=lambda pair: -pair.both)
         texts["pairs"] = [
@@ -327,8 +327,10 @@ def _order_and_options(measured: Estimates) -> dict[str, Any]:
     return texts
 
 
-def _with_interval(value: float, interval: tuple[float, float]) -> str:
+def _with_interval(value: float, interval: tuple[float, float], range_: tuple[float, float]) -> str:
+    """Write a mean with its interval, as far as they are possible."""
     if isnan(value):
         return "?"
-    low, high = (figures.number(end, interval) for end in interval)
-    return f"{figures.number(value, interval)} ({low} to {high})"
+    ends = figures.possible(interval[0], range_), figures.possible(interval[1], range_)
+    low, high = (figures.number(end, ends) for end in ends)
+    return f"{figures.number(figures.possible(value, range_), ends)} ({low} to {high})"

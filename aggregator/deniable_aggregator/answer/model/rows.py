@@ -107,6 +107,12 @@ class About(Struct, frozen=True, forbid_unknown_fields=True):
         Literal["linear", "log"],
         Meta(description="`log`: means are geometric, differences are ratios, and slopes are factors"),
     ]
+    range: Annotated[
+        tuple[float, float],
+        Meta(
+            description="The least and the greatest answer that is possible: of shares 0 and 1, of positions 1 and their number"
+        ),
+    ]
 
 
 class Rows(Struct, frozen=True, forbid_unknown_fields=True):

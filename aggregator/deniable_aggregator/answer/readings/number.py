@@ -165,7 +165,7 @@ class NumberReading(Reading):
     def _number(self, level: float) -> NumberEstimate:
         metric, n = self.declared.metric, self.n
         number = to_number(metric)
-        low, high = (float(metric.axis.low), float(metric.axis.high)) if metric.axis else (1.0, float(len(metric.values)))
+        low, high = range_of(metric)
         spread = self.spread if metric.estimate == "distribution" else None
         centre = self.centre
         ends, respondents = (_mapped(number, interval(level)) for interval in (centre.interval, centre.respondents))
@@ -305,6 +305,13 @@ def to_number(metric: Metric) -> Callable[[float], float]:
     if not metric.estimate:
         return float  # shares stay as they are
     return metric.axis.number if metric.axis else lambda place: 1 + place * (len(metric.values) - 1)
+
+
+def range_of(metric: Metric) -> tuple[float, float]:
+    """Return the least and the greatest answer that is possible, as `to_number` has them."""
+    if not metric.estimate:
+        return 0.0, 1.0
+    return (float(metric.axis.low), float(metric.axis.high)) if metric.axis else (1.0, float(len(metric.values)))
 
 
 def _mapped(number: Callable[[float], float], ends: tuple[float, float]) -> tuple[float, float]:

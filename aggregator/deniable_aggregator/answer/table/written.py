@@ -17,6 +17,7 @@ from deniable_aggregator.answer.question.cells import segments_of
 from deniable_aggregator.answer.question.number_range import is_range
 from deniable_aggregator.answer.readings.differing import NOT_PLANNED, Planned
 from deniable_aggregator.answer.readings.lines import LineDifferences, notes_of, why_alone
+from deniable_aggregator.answer.readings.number import range_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -209,7 +210,7 @@ def columns_of(query: Query) -> list[RowColumn]:
 def about(declared: Declared) -> About:
     """Describe a metric beside its rows."""
     metric = declared.metric
-    return About(metric.id, metric.type, metric.description, metric.period, _unit(declared), metric.scale)
+    return About(metric.id, metric.type, metric.description, metric.period, _unit(declared), metric.scale, range_of(metric))
 
 
 def _unit(declared: Declared, label: str = "") -> str:

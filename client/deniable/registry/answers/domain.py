@@ -28,6 +28,15 @@ _RANGES = f"{_RANGE}, {_SUCH}", f"{_RANGE}, the least above 0 on a logarithmic s
 """What a range must be, on a linear and on a logarithmic scale."""
 
 Broken = tuple[str, object]  # rule, value
+SYNONYMS = {
+    **dict.fromkeys(("enum", "choice", "select", "option"), "categorical"),
+    **dict.fromkeys(("multi", "multiple", "list", "options", "choices", "multiselect"), "set"),
+    **dict.fromkeys(("int", "integer", "float", "decimal", "double", "numeric"), "number"),
+    **dict.fromkeys(("rating", "scale", "level"), "ordinal"),
+    **dict.fromkeys(("text", "str"), "string"),
+    **dict.fromkeys(("yesno", "flag"), "boolean"),
+}
+"""What else people call a type."""
 
 
 def boolean_faults(table: dict[str, Any]) -> Iterator[Broken]:

@@ -386,7 +386,8 @@ def of(name: object) -> Type:
     if kind is None:
         from deniable.messages.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
 
-        raise ParameterError(f"type: write one of {', '.join(TYPES)}{did_you_mean(name, list(TYPES))}", name)
+        meant = did_you_mean(domain.SYNONYMS.get(str(name).lower(), name), list(TYPES))
+        raise ParameterError(f"type: write one of {', '.join(TYPES)}{meant}", name)
     return kind
 
 

@@ -169,7 +169,7 @@ class Service:
             if n
         ]
         key = {"Authorization": f"Bearer pk_of_{app}_1234", "Idempotency-Key": str(uuid4())}
-        return (post or self.post)("/v1/reports", json={"format": 1, "app": "shop", "groups": groups}, headers=key)
+        return (post or self.post)("/v1/reports", json={"format": 1, "app": app, "groups": groups}, headers=key)
 
     def group(self, metric, period, segment, payloads):
         """Make a group of reports, whatever is in them."""

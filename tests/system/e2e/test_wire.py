@@ -74,7 +74,7 @@ def document_sheet():
             "fingerprint": agreed["fingerprint"],
         }
         assert about["metric"] == figures["metric"] == agreed["metric"]
-    return {"metrics": metrics}
+    return {"app": "shop", "metrics": metrics}
 
 
 PAGES_SHEET = document_sheet()
@@ -404,7 +404,7 @@ def test_an_upload_follows_from_the_page():
         stratum = Stratum(metric.id, metric.version, entry["fingerprint"], period.of(moment, metric.period), where)
         ours.append(Report(stratum, mechanisms.of(metric).randomize(metric.position(answer), source=source)))
         assert REGISTRY.segment(metric, own) == where
-    assert foreign.body_of(PAGES_SHEET, reports) == encode(ours) == block("body").encode()
+    assert foreign.body_of(PAGES_SHEET, reports) == encode(PAGES_SHEET["app"], ours) == block("body").encode()
     for group in json.loads(block("body").encode())["groups"]:
         layout = mechanisms.of(REGISTRY.metrics[group["metric"]]).layout
         payloads = b64decode(group["payloads"])

@@ -35,7 +35,7 @@ def test_apps_are_served_while_the_primary_of_others_is_away(settings, registry_
             "count": 1,
             "payloads": "AA==",
         }
-        return http.post("/v1/reports", json={"format": 1, "app": "shop", "groups": [group]}, headers=headers)
+        return http.post("/v1/reports", json={"format": 1, "app": name, "groups": [group]}, headers=headers)
 
     assert http.get("/readyz").get_json()["status"] == "ok"
     assert {upload(name, "before").get_json()["code"] for name in names} == {"all_rejected"}

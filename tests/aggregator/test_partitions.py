@@ -392,8 +392,10 @@ def test_the_command_divides_once(shop, start_store, capsys, words, status, mess
     assert message in (err if status else out)
 
 
-@pytest.mark.parametrize("words", [["--into", "0"], ["--into", "65"], ["--into", "3", "--app", "blog"]])
-def test_the_command_says_what_it_takes(words, start_store, capsys):
+@pytest.mark.parametrize("options", [["--into", "0"], ["--into", "65"], ["--into", "3", "--app", "blog"]])
+def test_the_command_says_what_it_takes(options, start_store, capsys):
     """A number beyond the bounds, and two apps at once, change nothing."""
-    assert main(["divide", "--redis-url", start_store("server"), "--app", "shop", *words]) == 2
-    assert "divide takes one --app" in (err := capsys.readouterr().err) or "write 1 to 64, the number of partitions" in err
+    assert main(["divide", "--redis-url", start_store("server"), "--app", "shop", *options]) == 2
+    assert (
+        "divide takes one app at a time" in (err := capsys.readouterr().err) or "write 1 to 64, the number of partitions" in err
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
@@ -135,8 +136,9 @@ def test_it_has_what_is_public_and_nothing_else(start):
     served.post({"format": 1, "app": "shop", "groups": [served.group("theme", [0] * 137), served.group("secret", [0] * 137)]})
     served.drain(days=40)
     text = page(served) + json.dumps(lines(served))
-    for word in ("secret", "ann@", "137", "platform", "linux", INGEST, READ):
+    for word in ("secret", "ann@", "platform", "linux", INGEST, READ):
         assert word not in text
+    assert not re.search(r"\b137\b", text)  # a hash may have these digits
     assert set(lines(served)[0]) == {"number", "time", "event", "metric", "texts", "previous", "hash"}
 
 

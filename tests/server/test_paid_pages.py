@@ -113,6 +113,14 @@ def test_a_key_of_its_own_budget_has_it_on_pages(closed, visit):  # noqa: F811
     assert "may ask no such question" in none.http.get("/budgets").get_data(as_text=True)
 
 
+def test_a_server_that_answers_no_question_offers_no_budget(closed, visit, monkeypatch):  # noqa: F811
+    """Its page says whom to ask."""
+    monkeypatch.setattr("deniable_aggregator.questions.central_noise.find_spec", lambda _: None)
+    html = visit(KeyStore(closed.store).create("read", "ann")[0]).http.get("/budgets").get_data(as_text=True)
+    assert "Nothing can be spent here: this server answers no questions about withheld segments: ask its operator" in html
+    assert "Your key may spend" not in html
+
+
 def test_an_admin_sees_all_budgets(closed, visit):  # noqa: F811
     """The page names each key that has spent, also one that is not in the store."""
     text, key = KeyStore(closed.store).create("read", "Zoë <i>", 0.3)

@@ -28,12 +28,12 @@ def relay(parser: argparse.ArgumentParser) -> Run:
     def run(arguments: argparse.Namespace) -> int:
         from deniable_relay.settings import Settings
 
-        given = {name: getattr(arguments, name) for name in ("registry", "server", "data", "bind")}
+        options = {name: getattr(arguments, name) for name in ("registry", "server", "data", "bind")}
         if arguments.action == "doctor":
-            return _examine(Settings.of(given), as_json=arguments.json)
+            return _examine(Settings.of(options), as_json=arguments.json)
         from deniable_relay.process import serve  # first of all: what is not installed is more than what is not set
 
-        settings = Settings.of(given)
+        settings = Settings.of(options)
         print(f"Relay: http://{settings.bind}, forwards to {settings.server}. Ctrl-C stops it.", file=sys.stderr, flush=True)
         serve(settings)
         return 0

@@ -13,7 +13,6 @@ import stat
 import time
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from ipaddress import ip_address
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from deniable.errors import DeniableError
 from deniable.messages.finding import Finding
 from deniable.messages.plural import plural
 from deniable.registry import period
+from deniable.transport.dsn import is_loopback
 from deniable.transport.http import Http, HttpPost
 from deniable.wire import addresses
 from deniable.wire.report import Stratum
@@ -216,18 +216,10 @@ def transport(server: str) -> Finding:
     parts = urlsplit(server)
     if parts.scheme == "https":
         return Finding("TLS", "ok", f"{server} is asked by HTTPS, with its certificate checked")
-    host = parts.hostname or ""
-    if host == "localhost" or _is_loopback(host):
+    if is_loopback(parts.hostname or ""):
         return Finding("TLS", "ok", f"{server} is this machine")
     meaning = "anyone between the two sees the relay's key and could send pools with it; reports stay sealed"
     return Finding("TLS", "warning", f"{server} is asked without TLS", meaning, "write https:// into DENIABLE_RELAY_SERVER")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def server(declared: Registry, settings: Settings, post: Post, now: Callable[[], float]) -> Iterator[Finding]:

@@ -46,7 +46,8 @@ def status(parser: argparse.ArgumentParser) -> Run:
         stores = options.stores(environment, arguments.app)
         options.check_known(environment, stores)
         state = {store.app: health.read(store) for store in stores}
-        rows = [{"app": store.app} | asdict(state[store.app]) | _counted(Pass.last(store)) for store in stores]
+        passes = {store.app: Pass.last(store) for store in stores}
+        rows = [{"app": app} | asdict(state[app]) | _counted(last) for app, last in passes.items()]
         if arguments.json:
             for row in rows:
                 print(json.dumps(row))
@@ -59,9 +60,9 @@ def status(parser: argparse.ArgumentParser) -> Run:
             for app, health_ in state.items():
                 print(f"{app}: {_verdict(health_)}")
             print("Backlog, in hand and dead letters are batches, each of some reports.")
-            for store in stores:
-                if last := Pass.last(store):
-                    print(f"{store.app}: {_since(last)}")
+            for app, last in passes.items():
+                if last:
+                    print(f"{app}: {_since(last)}")
         return int(any(each.backlog and not each.workers for each in state.values()))
 
     return run

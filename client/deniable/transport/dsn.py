@@ -51,7 +51,7 @@ class Dsn:
             raise ConfigurationError(f"the DSN has no host: {shape}")
         if parts.username.endswith("...") or parts.hostname.endswith(_OF_EXAMPLES):
             raise ConfigurationError("the DSN is that of an example: copy the one of your server, which `deniable serve` prints")
-        if parts.scheme == "http" and not allow_http and not _is_loopback(parts.hostname):
+        if parts.scheme == "http" and not allow_http and not is_loopback(parts.hostname):
             wrong = f"the DSN leads to {parts.hostname!r} by http://, where anybody on the way can read what is sent"
             raise ConfigurationError(f"{wrong}: write https://, or pass allow_http=True")
         prefix, _, app = parts.path.removesuffix("/").rpartition("/")
@@ -78,7 +78,7 @@ class Dsn:
 def leads_here(*texts: object) -> bool:
     """Return whether the first address that is there, such as a DSN with faults, leads to this machine."""
     try:
-        return _is_loopback(_split(next((text for text in texts if type(text) is str and text), "")).hostname or "")
+        return is_loopback(_split(next((text for text in texts if type(text) is str and text), "")).hostname or "")
     except ValueError:
         return False
 
@@ -90,7 +90,7 @@ def _split(text: str) -> SplitResult:
 
 def _with_scheme(parts: SplitResult, port: str) -> str:
     """Write a DSN that works, with the host of one whose scheme is missing or wrong, and without its key."""
-    here = _is_loopback(parts.hostname or "")
+    here = is_loopback(parts.hostname or "")
     # What is before an @ is the key. Without one the host may be it.
     place = f"{_host(parts)}{port}{parts.path}" if parts.path and (here or parts.username) else "host/app"
     return f"{'http' if here else 'https'}://PUBLIC_KEY@{place}"
@@ -98,7 +98,7 @@ def _with_scheme(parts: SplitResult, port: str) -> str:
 
 def _shape(parts: SplitResult, port: str) -> str:
     """Show what a DSN looks like; one of a server on this machine, which has no TLS, with its host."""
-    here = parts.scheme == "http" and _is_loopback(parts.hostname or "")
+    here = parts.scheme == "http" and is_loopback(parts.hostname or "")
     return f"write it as http://PUBLIC_KEY@{_host(parts)}{port}/app" if here else _SHAPE
 
 
@@ -107,7 +107,8 @@ def _host(parts: SplitResult) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host, a name or an address, is this machine."""
     if ":" not in host and not host[-1:].isdigit():
         return host == "localhost"
     from ipaddress import ip_address  # noqa: PLC0415 - most hosts have names

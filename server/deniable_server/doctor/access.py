@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from socket import SOCK_DGRAM, getaddrinfo, socket
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from deniable.messages.finding import Finding
+from deniable.transport.dsn import is_loopback
 from deniable_aggregator.store import schema
 from deniable_aggregator.store.errors import CommandRefused, user
 from deniable_aggregator.store.server import about
@@ -92,12 +92,7 @@ def access(client: Client) -> Finding:
 
 def near(place: str | None) -> bool:
     """Return whether an address belongs to this machine."""
-    if place is None or place == "localhost":
-        return True
-    try:
-        return ip_address(place).is_loopback
-    except ValueError:
-        return False
+    return place is None or is_loopback(place)
 
 
 def here(place: str | None) -> bool:

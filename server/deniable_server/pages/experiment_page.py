@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from math import exp, log
+from math import exp
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.messages.plural import plural
@@ -101,8 +101,7 @@ def _planned(answer: ExperimentAnswer, metric: Metric) -> float:
     """Return the place of the planned difference on the picture's axis."""
     if metric.axis is None:
         return 100 * answer.planned
-    low, high = float(metric.axis.low), float(metric.axis.high)
-    return answer.planned * (log(high / low) if metric.scale == "log" else high - low)
+    return answer.planned * metric.axis.reach
 
 
 def _arm(answer: ExperimentAnswer, course: ArmCourse, metric: Metric) -> ArmView:

@@ -97,8 +97,7 @@ def planned_in_words(
     axis = metric.axis
     if axis is None:
         return f"{100 * planned:.6g} {'point' if planned == _POINT else 'points'}"
-    low, high = float(axis.low), float(axis.high)
     if metric.scale == "log":
-        return f"a factor of {(high / low) ** planned:.3g}"
-    reach = planned * (high - low)
+        return f"a factor of {(float(axis.high) / float(axis.low)) ** planned:.3g}"
+    reach = planned * axis.reach
     return figures.number(reach, (0, reach), metric.unit)

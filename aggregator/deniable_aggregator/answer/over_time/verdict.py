@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, isfinite, log
+from math import ceil, isfinite
 from typing import TYPE_CHECKING
 
 from scipy.special import ndtri
@@ -31,7 +31,7 @@ def verdict(
     """Say whether the experiment is decided, and what it takes if it is not."""
     assert comparison.experiment is not None  # noqa: S101 - they are arms
     planned = comparison.experiment.planned
-    place = _place(metric, comparison.scale)
+    place = _place(metric)
     words = planned_in_words(planned, metric)
     if followed.differs:
         return Verdict("found", None, None, "Decided: an effect is found.")
@@ -59,13 +59,11 @@ def verdict(
     )
 
 
-def _place(metric: Metric, scale: str) -> Callable[[float], float]:
+def _place(metric: Metric) -> Callable[[float], float]:
     """Return the function from a difference, or the logarithm of a ratio, to a share of the range, in which it was planned."""
-    if metric.axis is None:
-        reach = float(len(metric.values) - 1) if metric.estimate else 1.0
-    else:
-        low, high = float(metric.axis.low), float(metric.axis.high)
-        reach = log(high / low) if scale == "log" else high - low
+    reach = float(len(metric.values) - 1) if metric.estimate else 1.0  # of positions, and of shares
+    if metric.axis is not None:
+        reach = metric.axis.reach
     return lambda difference: difference / reach
 
 

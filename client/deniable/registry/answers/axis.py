@@ -90,10 +90,16 @@ class Axis:
 
     def share(self, number: float) -> float:
         """Return how far along the axis a number is: 0 at the low end, 1 at the high end."""
-        low, high = float(self.low), float(self.high)
-        return log(number / low) / log(high / low) if self.scale == "log" else (number - low) / (high - low)
+        low = float(self.low)
+        return (log(number / low) if self.scale == "log" else number - low) / self.reach
 
     def number(self, share: float) -> float:
         """Return the number that is so far along the axis; `share` may lie outside of [0, 1]."""
+        low = float(self.low)
+        return low * exp(share * self.reach) if self.scale == "log" else low + share * self.reach
+
+    @property
+    def reach(self) -> float:
+        """Length of the axis: of a logarithmic one, the logarithm of how many times the high end is the low end."""
         low, high = float(self.low), float(self.high)
-        return low * exp(share * log(high / low)) if self.scale == "log" else low + share * (high - low)
+        return log(high / low) if self.scale == "log" else high - low

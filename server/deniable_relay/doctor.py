@@ -184,13 +184,19 @@ def process(
 
 def pools(numbers: Mapping[str, int]) -> Finding:
     """Check how many reports were dropped, because their pools stayed too small."""
-    waiting, closed, forwarded, few = (
+    waiting, closed, forwarded, few, late = (
         numbers.get(f"deniable_relay_{name}", 0)
-        for name in ("waiting_reports", "closed_reports", "forwarded_reports_total", "too_few_reports_total")
+        for name in (
+            "waiting_reports",
+            "closed_reports",
+            "forwarded_reports_total",
+            "too_few_reports_total",
+            "too_late_reports_total",
+        )
     )
     seen = (
         f"{plural(waiting, 'report')} wait for their pool to close, {closed:,} of closed pools for the server; "
-        f"{forwarded:,} forwarded so far, {few:,} dropped as too few"
+        f"{forwarded:,} forwarded so far, {few:,} dropped as too few, {late:,} as too late"
     )
     if few <= _SHARE * (few + forwarded):
         return Finding("pools", "ok", seen)
@@ -258,7 +264,7 @@ def server(declared: Registry, settings: Settings, post: Post, now: Callable[[],
 
 def _ask(post: Post, key: str, app: str, stratum: Stratum, size: int) -> tuple[int, Mapping[str, str], str]:
     """Send a pool without a report; return the answer's status, its headers, and the code of the refusal."""
-    part = Part(0, f"doctor-{token_hex(16)}.0", stratum, size, ())
+    part = Part(0, f"doctor-{token_hex(16)}.0", stratum, size, 0.0, ())
     status, headers, answer = post(forwarding.encode(app, part), forwarding.headers(part, key), _SECONDS)
     return status, headers, str(answer.get("code", "")) if isinstance(answer, dict) else ""
 

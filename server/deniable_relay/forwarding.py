@@ -10,6 +10,7 @@ from sqlite3 import Error as FileError
 from threading import Event, Thread
 from typing import TYPE_CHECKING, NamedTuple
 
+from deniable.messages.plural import plural
 from deniable.upload_rules import MEDIA_TYPE
 from deniable.wire.report import FORMAT
 
@@ -25,6 +26,8 @@ _SHORTEST, _LONGEST = 10.0, 3600.0  # seconds until a part is tried again; they 
 
 
 NO_ANSWER = "no answer"
+OVER = "period_closed"  # the server's code for a period that takes no more reports
+_KEPT = 7 * 86400.0  # seconds that a pool stays after it closed for good, though the server says so: its clock may be wrong
 
 
 class Held(NamedTuple):
@@ -35,7 +38,7 @@ class Held(NamedTuple):
 
 
 class Forwarder:
-    """Sends whole pools. Nothing is deleted before the server has answered 202."""
+    """Sends whole pools. Deleted is what the server has, and a week after its close what the server says came too late."""
 
     def __init__(
         self,
@@ -76,21 +79,28 @@ class Forwarder:
             return
         if status == 202:  # noqa: PLR2004 - HTTP's
             self._pools.settle(part)
-            self._tries.pop(part.transfer, None)
-            self.held.pop(part.transfer, None)
+            self._forget(part)
             return
         code = answer.get("code", "") if isinstance(answer, dict) else ""
+        if code == OVER and now >= part.last + _KEPT:
+            dropped = plural(self._pools.drop(part), "report")
+            self._forget(part)
+            log.warning("%s were dropped (%s): the server had closed their period before it was reached", dropped, _name(part))
+            return
         self._hold(part, now, f"{status} {code}".strip())
 
     def _hold(self, part: Part, now: float, why: str, more: str = "") -> None:
-        """Try the part again later. Whatever the server says, the pool stays: its answer may be a mistake that is mended."""
+        """Try the part again later: the server's answer may be a mistake that is mended."""
         pause = self._tries.get(part.transfer, (0.0, _SHORTEST))[1]
         self._tries[part.transfer] = (now + pause, min(2 * pause, _LONGEST))
         held = self.held.get(part.transfer)
         if held is None or held.why != why:
             self.held[part.transfer] = Held(why, held.since if held else now)
-            about = f"{part.stratum.metric}, {part.stratum.period}"
-            log.warning("the server has not taken a pool (%s): %s%s; it stays here, and is sent again", about, why, more)
+            log.warning("the server has not taken a pool (%s): %s%s; it stays here, and is sent again", _name(part), why, more)
+
+    def _forget(self, part: Part) -> None:
+        self._tries.pop(part.transfer, None)
+        self.held.pop(part.transfer, None)
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -99,6 +109,10 @@ class Forwarder:
             except FileError as error:
                 log.error("the file of pools can not be used: %s", error)  # noqa: TRY400 - without the trace
             self._stop.wait(_EVERY)
+
+
+def _name(part: Part) -> str:
+    return f"{part.stratum.metric}, {part.stratum.period}"
 
 
 def headers(

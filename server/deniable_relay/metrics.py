@@ -19,6 +19,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 _EVER = {
     "forwarded": "Reports that the server has taken",
     "too_few": "Reports that were dropped, because their pool stayed too small",
+    "too_late": "Reports that were dropped, because the server had closed their period",
 }
 _NOW = {
     "waiting": "Reports whose pool has not closed, at the first look of this hour",

@@ -74,6 +74,7 @@ class Part(NamedTuple):
     name: str  # the upload's idempotency key; each attempt has the same
     stratum: Stratum
     size: int  # reports of the whole pool
+    last: float  # when the pool closed for good, in seconds since 1970
     reports: tuple[bytes, ...]  # sealed, in the order of digests: a function of random bytes, so it says nothing
 
 
@@ -140,9 +141,7 @@ class Pools:
 
     def parts(self) -> list[Part]:
         """Return the next part of each transfer."""
-        transfers = (
-            "SELECT t.id, t.name, t.size, t.part, t.after, t.pool, p.stratum FROM transfers t JOIN pools p ON p.id = t.pool"
-        )
+        transfers = "SELECT t.id, name, size, part, after, pool, stratum, last FROM transfers t JOIN pools p ON p.id = pool"
         chosen = "SELECT sealed FROM reports WHERE pool = ? AND transfer = ? AND digest > ? ORDER BY digest LIMIT ?"
         with self._writing:
             return [
@@ -151,9 +150,10 @@ class Pools:
                     f"{name}.{part}",
                     Stratum(*json.loads(stratum)),
                     size,
+                    last,
                     tuple(sealed for (sealed,) in self._file.execute(chosen, (pool, transfer, after, PART))),
                 )
-                for transfer, name, size, part, after, pool, stratum in self._file.execute(transfers).fetchall()
+                for transfer, name, size, part, after, pool, stratum, last in self._file.execute(transfers).fetchall()
             ]
 
     def settle(self, part: Part) -> None:
@@ -171,8 +171,17 @@ class Pools:
             if file.execute(left, (row[0], part.transfer)).fetchone() is None:
                 file.execute("DELETE FROM transfers WHERE id = ?", (part.transfer,))
 
+    def drop(self, part: Part) -> int:
+        """Delete a part and all that would follow it: its period is over at the server. Return how many reports these are."""
+        with self._commit() as file:
+            sql = "UPDATE reports SET sealed = NULL WHERE transfer = ? AND sealed IS NOT NULL"
+            dropped = file.execute(sql, (part.transfer,)).rowcount
+            file.execute("DELETE FROM transfers WHERE id = ?", (part.transfer,))
+            self._count("too_late", dropped)
+        return dropped
+
     def totals(self) -> Counter[str]:
-        """Return how many reports were forwarded, and dropped as too few, since the file was made; and how many are here."""
+        """Return how many reports were forwarded and dropped since the file was made, and how many are here."""
         with self._writing:
             totals = Counter(dict(self._file.execute("SELECT name, reports FROM totals")))
             sql = "SELECT count(*), count(transfer) FROM reports WHERE sealed IS NOT NULL"

@@ -8,7 +8,7 @@ from base64 import b64decode
 from collections import Counter
 
 import pytest
-from relays import FIRST, SIZE, crowd, sealed
+from relays import FIRST, LAST, SIZE, crowd, sealed
 
 from deniable_relay.forwarding import Forwarder, encode
 from deniable_relay.pools import PART, Pools
@@ -30,6 +30,8 @@ class Server:
         if answer == "cut":  # it arrived, and its answer did not
             self.taken.setdefault(headers["Idempotency-Key"], body)
             raise TimeoutError
+        if isinstance(answer, str):
+            return 400, {}, {"code": answer}
         if answer != 202:
             return answer, {}, {"code": "pool_too_small"}
         self.taken.setdefault(headers["Idempotency-Key"], body)
@@ -70,6 +72,31 @@ def test_after_no_answer_or_a_refusal_the_pool_stays(pools, caplog, fault):
     assert len(set(server.seen)) == 2
     assert forwarder.held == {}
     assert pools.totals() == Counter(forwarded=PART + 1)
+
+
+WEEK = 7 * 86400
+
+
+@pytest.mark.parametrize(
+    ("code", "moment", "stays"),
+    [("period_closed", LAST + WEEK, False), ("period_closed", LAST + WEEK - 1, True), ("unknown_metric", LAST + WEEK, True)],
+)
+def test_a_pool_is_dropped_a_week_after_its_period_is_over(pools, caplog, code, moment, stays):
+    """Of two parts one was taken. The other goes if the server says so, and a week has passed; it says how many."""
+    pools.add([(crowd(), sealed(PART + 2)), (crowd("other"), sealed(3))])
+    pools.close_due(LAST)
+    server = Server(202, 202, code)
+    forwarder = Forwarder("shop", pools, server, "rk")
+    with caplog.at_level(logging.WARNING, "deniable.relay"):
+        forwarder.turn(moment)
+    assert len(server.reports()) == PART + 3
+    dropped = Counter() if stays else Counter(too_late=2)
+    assert pools.totals() == Counter(forwarded=PART + 3, closed=2 * stays) + dropped
+    assert len(forwarder.held) == stays
+    (record,) = caplog.records
+    assert stays or record.message.startswith("2 reports were dropped (theme, 2026-11-27): the server had closed their period")
+    pools.close_due(moment)
+    assert len(pools.parts()) == stays
 
 
 def test_a_pool_that_is_held_does_not_hold_others(pools):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, inf, log, nextafter
 from typing import TYPE_CHECKING
 
@@ -114,6 +115,12 @@ def _can_be(metric: Metric, lower: Mapping[str, str]) -> bool:
     return changed.epsilon_permanent is None or exact(changed.epsilon) <= exact(changed.epsilon_permanent)
 
 
+@lru_cache(maxsize=64)
+def _power(bound: float) -> Fraction:
+    """Return e^bound, rounded down after 60 digits."""
+    return Fraction(Context(prec=60, rounding=ROUND_FLOOR).exp(Decimal(str(bound))))
+
+
 @dataclass(frozen=True, slots=True)
 class _Loss:
     """A loss of a metric, and the cap of it."""
@@ -127,8 +134,7 @@ class _Loss:
     @property
     def exceeds(self) -> bool:
         """Whether it is above the cap, compared exactly."""
-        power = Context(prec=60, rounding=ROUND_FLOOR).exp(Decimal(str(self.bound)))
-        return self.ratio is not None and self.ratio > Fraction(power)
+        return self.ratio is not None and self.ratio > _power(self.bound)
 
     @property
     def nats(self) -> float:

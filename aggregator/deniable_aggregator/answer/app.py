@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from deniable.registry import Registry
+    from deniable_aggregator.answer.select import Lookup
     from deniable_aggregator.store import Store
 
 
@@ -54,6 +55,11 @@ class AppMetrics:
         for metric, version in sorted(self.versions, reverse=True):
             listed.setdefault(metric, []).append(self.versions[metric, version])
         return listed
+
+    @cached_property
+    def lookups(self) -> dict[str, Lookup]:
+        """What was published of the metrics that were asked for last, which `select.Published.of_each` keeps."""
+        return {}
 
     @property
     def name(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deniable.declared import Declared
 from deniable.registry.period import bounds
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from deniable.registry import Registry
-    from deniable_aggregator.answer.select import Lookup
     from deniable_aggregator.store import Store
 
 
@@ -57,8 +56,8 @@ class AppMetrics:
         return listed
 
     @cached_property
-    def lookups(self) -> dict[str, Lookup]:
-        """What was published of the metrics that were asked for last, which `select.Published.of_each` keeps."""
+    def lookups(self) -> dict[str, Any]:
+        """What was published of the metrics that were asked for last: for `select`, which alone knows what that is."""
         return {}
 
     @property

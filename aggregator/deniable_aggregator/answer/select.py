@@ -115,8 +115,9 @@ class Published:
         metric = versions[0].metric.id
         records = release.records(app.store, metric)
         with _lock:
-            known = app.lookups.get(metric)
+            known: Lookup | None = app.lookups.get(metric)
         if known and known.is_of(versions) and known.records == records:
+            _keep(app, metric, known)
             return list(known.published)
         by_definition: dict[Definition, dict[str, dict[str, tuple[Stratum, Release]]]] = {
             each.definition: {} for each in versions

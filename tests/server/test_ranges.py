@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from html import unescape
 from io import StringIO
@@ -12,22 +13,26 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 from fillings import once
+from msgspec import structs
 from registries import metric_toml, registry_toml
 from tallies import of_places
 
 from deniable.registry import period
 from deniable.wire.report import Stratum
-from deniable_aggregator.answer import figures
+from deniable_aggregator.answer import figures, select
 from deniable_aggregator.answer.difference import compare
 from deniable_aggregator.answer.figures import Measure
 from deniable_aggregator.answer.model.fields import Days, so_far
 from deniable_aggregator.answer.over_time import series
 from deniable_aggregator.answer.question import date_range
-from deniable_aggregator.answer.select import Published
+from deniable_aggregator.answer.select import Published, state_of
+from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import connect
+from deniable_aggregator.store import connect, schema
+from deniable_aggregator.store.sums import tallies
 from deniable_query import Query
 from deniable_server import create_app
+from deniable_server.pages import comparison_page
 from deniable_server.pages.parts import segments
 from deniable_server.settings import Settings
 
@@ -402,6 +407,45 @@ def test_the_words_beside_a_segment_agree_with_its_interval():
     assert writer._against(row)[:2] == ("less", "lower (by up to 5.1 points)")
     assert writer._against(row | {"diff_high_all": -0.001})[1] == "lower (\N{MINUS SIGN}5.1 to \N{MINUS SIGN}0.1)"
     assert writer._against(row | {"p_holm": 0.06})[1] == "cannot be told apart (\N{MINUS SIGN}5.1 to +0.1)"
+
+
+def test_the_words_beside_a_difference_agree_with_its_interval(client):
+    """Here, too: what differs although its interval of all values at once holds none differs by up to so much."""
+    shop = client.application.extensions["deniable"].apps["shop"]
+    comparison = compare(Published.of_each(shop, [shop.highest["gear"]]), *[f"{day:%Y-%m}" for day in DAYS if day.day == 1][-2:])
+    row = structs.replace(comparison.differences[0], differs=True, p_holm=0.03, difference=-0.025)
+    verdicts = [
+        comparison_page.view(structs.replace(comparison, differences=[structs.replace(row, simultaneous=ends)]), "month")
+        .rows[0]
+        .verdict
+        for ends in ((-0.051, 0.001), (-0.051, -0.001))
+    ]
+    assert verdicts == ["fell, by up to 5.1 points", "fell"]
+
+
+def test_the_index_is_read_anew_only_when_it_says_something_else(client, monkeypatch):
+    """Of twenty thousand releases that takes longer than the rest of a page. Those of metrics asked for long ago are let go."""
+    shop = client.application.extensions["deniable"].apps["shop"]
+    versions = [shop.highest["used"]]
+    (first,) = Published.of_each(shop, versions)
+    reads, read = [], release.read
+    monkeypatch.setattr(release, "read", lambda records: reads.append(len(records)) or read(records))
+    assert Published.of_each(shop, versions) == [first]
+    assert reads == []
+    stratum, note = next(iter(first.cells[""].values()))
+    index = shop.store.table(schema.RELEASES, "used")
+    index.put({tallies.name(stratum): replace(note, n=note.n + 1).note()})
+    (changed,) = Published.of_each(shop, versions)
+    assert changed.cells[""][stratum.period][1].n == note.n + 1
+    assert state_of(shop, [changed]) != state_of(shop, [first])
+    index.put({tallies.name(stratum): note.note()})
+    (again,) = Published.of_each(shop, versions)
+    assert state_of(shop, [again]) == state_of(shop, [first])
+    assert len(reads) == 2
+    monkeypatch.setattr(select, "_MOST_KEPT", 1)
+    Published.of_each(shop, [shop.highest["gear"]])
+    Published.of_each(shop, versions)
+    assert list(shop.lookups) == ["used"]
 
 
 def test_a_comparison_offers_months_and_keeps_the_range_of_its_address(client):

@@ -78,7 +78,7 @@ def test_one_day_far_out_is_an_unusual_day(shop):
     assert line["between"]["pairs"] == 20
     assert line["between"]["sd"] < 0.1
     assert re.search(
-        r"<b>\d+ \w+ 2\d{3}:</b> <span class=.up.>“yes” rose by [\d.]+ to [\d.]+ points</span>, an unusual day, and perhaps not",
+        r"<b>\d+ \w+ 2\d{3}:</b> <span class=.up.>“yes” shifted up by [\d.]+ to [\d.]+ points</span>, an unusual day",
         page(shop, "used"),
     )
 
@@ -101,7 +101,7 @@ def test_the_page_marks_where_a_shift_begins(shop):
     assert re.search(r"Days differ (by about|no more than chance)", html)
     (shift,) = re.findall(r"<li><i aria-hidden=.true.>1</i><span>(.*?)</span></li>", html)
     words = re.fullmatch(r"<b>\d+ \w+ 2\d{3}:</b> <span class=.up.>(.*)</span>(, seen with \d+ \w+ 2\d{3})\.", shift)
-    assert re.fullmatch(r"“yes” rose by [\d.]+ to [\d.]+ points", words[1])
+    assert re.fullmatch(r"“yes” shifted up by [\d.]+ to [\d.]+ points", words[1])
     assert html.count('class="flag"') == html.count('class="pin"') == 1
     assert re.search(r'<text class="flagged long"[^>]*>\d+ \w+: \+[\d.]+ to \+[\d.]+</text>', html)
     assert "A shift says that answers changed, and not why." in html

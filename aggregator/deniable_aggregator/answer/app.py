@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deniable.declared import Declared
 from deniable.registry.period import bounds
@@ -54,6 +54,11 @@ class AppMetrics:
         for metric, version in sorted(self.versions, reverse=True):
             listed.setdefault(metric, []).append(self.versions[metric, version])
         return listed
+
+    @cached_property
+    def lookups(self) -> dict[str, Any]:
+        """What was published of the metrics that were asked for last: for `select`, which alone knows what that is."""
+        return {}
 
     @property
     def name(self) -> str:

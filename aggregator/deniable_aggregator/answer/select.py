@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
 from math import inf
+from threading import Lock
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from deniable.messages.plural import plural
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from deniable_aggregator.publish.release import Release
 
 State = Literal["published", "joined", "withheld", "missing"]
+
+_MOST_KEPT = 50_000  # releases, about 40 MB
+_lock = Lock()
 
 
 class Selection(NamedTuple):
@@ -108,13 +112,20 @@ class Published:
     @classmethod
     def of_each(cls, app: AppMetrics, versions: Sequence[Declared]) -> list[Published]:
         """Look up some versions of one metric, in one trip to the store."""
+        metric = versions[0].metric.id
+        records = release.records(app.store, metric)
+        with _lock:
+            known: Lookup | None = app.lookups.get(metric)
+        if known and known.is_of(versions) and known.records == records:
+            _keep(app, metric, known)
+            return list(known.published)
         by_definition: dict[Definition, dict[str, dict[str, tuple[Stratum, Release]]]] = {
             each.definition: {} for each in versions
         }
         # Releases of an earlier definition of the same version are not mixed with those of the present one.
         others: dict[Definition, dict[str, dict[str, tuple[Stratum, Release]]]] = {}
         numbers = {each.metric.version for each in versions}
-        for stratum, note in release.listed(app.store, versions[0].metric.id).items():
+        for stratum, note in release.read(records).items():
             cells = by_definition.get(stratum[:3])
             if cells is None and stratum.version in numbers:
                 cells = others.setdefault(stratum[:3], {})
@@ -124,7 +135,12 @@ class Published:
             declared.definition: cls(app, declared, others[declared.definition])
             for declared in (definitions.noted(app.store, app.registry, others) if others else ())
         }
-        return [cls(app, each, by_definition[each.definition], _latest_first(before, each.metric.version)) for each in versions]
+        published = [
+            cls(app, each, by_definition[each.definition], _latest_first(before, each.metric.version)) for each in versions
+        ]
+        if not others:  # of earlier definitions the store may learn more
+            _keep(app, metric, Lookup(records, published))
+        return published
 
     @property
     def length(self) -> str:
@@ -145,6 +161,17 @@ class Published:
     def names(self) -> frozenset[str]:
         """The last periods of the releases of any cell."""
         return frozenset(last for releases in self.cells.values() for last in releases)
+
+    @cached_property
+    def digest(self) -> str:
+        """A text that changes with every release."""
+        records = [
+            (cell, last, note.number, note.published, note.closed, note.first, note.n)
+            for cell, releases in sorted(self.cells.items())
+            for last in sorted(releases)
+            for _, note in [releases[last]]
+        ]
+        return sha256(repr(records).encode()).hexdigest()
 
     def sealed(self) -> Published:
         """Return the releases for which nothing more will be published, of the definition that the registry has now."""
@@ -224,6 +251,27 @@ class Published:
         }
 
 
+class Lookup(NamedTuple):
+    """What was published of some versions of a metric, by what the index said."""
+
+    records: Mapping[bytes, bytes]
+    published: Sequence[Published]
+
+    def is_of(self, versions: Sequence[Declared]) -> bool:
+        """Return whether it is of these versions, in this order."""
+        own = [each.declared for each in self.published]
+        return len(own) == len(versions) and all(each is other for each, other in zip(own, versions, strict=True))
+
+
+def _keep(app: AppMetrics, metric: str, lookup: Lookup) -> None:
+    """Keep a lookup, so that the index is read anew only when it says something else. Those asked for last stay."""
+    with _lock:
+        app.lookups.pop(metric, None)
+        app.lookups[metric] = lookup
+        while len(app.lookups) > 1 and sum(len(each.records) for each in app.lookups.values()) > _MOST_KEPT:
+            del app.lookups[next(iter(app.lookups))]
+
+
 def _latest_first(before: Mapping[Definition, Published], version: int) -> list[Published]:
     """Return what was published under earlier definitions of a version, the latest first."""
     return sorted((cells for of, cells in before.items() if of[1] == version), key=lambda cells: max(cells.names), reverse=True)
@@ -255,20 +303,11 @@ def state_of(app: AppMetrics, versions: Iterable[Published]) -> str:
     """Return a text that changes with every release of some versions, and with the registry."""
     # The registry names files of candidates, and its digest does not tell what they contain.
     fields = sorted(
-        (each.declared.definition, each.declared.candidates, _release_fields(each))
+        (each.declared.definition, each.declared.candidates, each.digest)
         for version in versions
         for each in (version, *version.earlier)
     )
     return sha256(repr((app.name, app.registry.digest, app.simulated, fields)).encode()).hexdigest()[:16]
-
-
-def _release_fields(version: Published) -> list[tuple[object, ...]]:
-    return [
-        (cell, last, note.number, note.published, note.closed, note.first, note.n)
-        for cell, releases in sorted(version.cells.items())
-        for last in sorted(releases)
-        for _, note in [releases[last]]
-    ]
 
 
 def _span(app: AppMetrics, last: str, note: Release) -> Span:

@@ -61,7 +61,16 @@ _decoder = msgspec.json.Decoder(Release)
 
 def listed(store: Store, metric: str) -> dict[Stratum, Release]:
     """Return what was published of a metric, by cell and period."""
-    records = store.table(schema.RELEASES, metric).all()
+    return read(records(store, metric))
+
+
+def records(store: Store, metric: str) -> dict[bytes, bytes]:
+    """Return what the index has of a metric, as it is stored."""
+    return store.table(schema.RELEASES, metric).all()
+
+
+def read(records: Mapping[bytes, bytes]) -> dict[Stratum, Release]:
+    """Read what the index has of a metric."""
     return {stratum(written.decode()): Release.read(note) for written, note in records.items()}
 
 

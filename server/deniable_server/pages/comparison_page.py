@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from deniable.messages.plural import plural
 from deniable.registry import period
 from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.difference.sentence import beside as beside_name
 from deniable_aggregator.answer.difference.sentence import both_sides, is_of_shares, measure_of, name_of, sides_in_words
 from deniable_aggregator.answer.figures import distance
 from deniable_aggregator.answer.over_time.changes import COMPARED
@@ -68,8 +69,10 @@ class ComparisonView:
     """A comparison on a page."""
 
     headline: tuple[str, str]  # what differs most, if anything differs beyond chance, parted after its first sentence
-    summary: str  # how many values differ, and what a test of all of them finds; empty if there is one value
+    summary: tuple[str, str] | None  # how many values differ, and how often chance does that; None if there is one value
+    test: str  # of all values together; empty if there is one
     names: tuple[str, str]  # the two sides, as text
+    columns: tuple[str, str]  # the same in few words
     rows: tuple[DifferenceRow, ...]  # one for each value; none if the sides cannot be compared
     # differing, alike: the rows in which the sides differ beyond chance, and the others, the largest difference first
     differing: tuple[DifferenceRow, ...]
@@ -243,7 +246,9 @@ def view(
     return ComparisonView(
         headline=figures.first_sentence(comparison.says),
         summary=_summary(comparison),
+        test=_test(comparison),
         names=(a, b),
+        columns=_columns(comparison, a, b),
         rows=written,
         differing=tuple(row for row in ordered if row.verdict),
         alike=tuple(row for row in ordered if not row.verdict),
@@ -263,24 +268,38 @@ def _scale(comparison: Comparison) -> Scale:
     return chart.number_scale(low, high if high > low else low + 1, is_log=comparison.scale == "log")
 
 
-def _summary(comparison: Comparison) -> str:
+def _summary(comparison: Comparison) -> tuple[str, str] | None:
     """Say how many values differ, and how often estimates so far apart come by chance alone."""
     rows = [row for row in comparison.differences if row.value is not False]
-    overall = comparison.overall
-    if len(rows) < 2 or overall is None:  # noqa: PLR2004
-        return ""
+    if len(rows) < 2 or comparison.overall is None:  # noqa: PLR2004
+        return None
     number = sum(row.differs for row in rows)
-    test = (
-        f"chi-square {overall.statistic:,.4g} on {plural(overall.degrees, 'degree')} of freedom"
-        if overall.statistic is not None and overall.degrees is not None
-        else "from the smallest p-value"
-    )
-    chance = figures.chance(overall.p_value)
     return (
-        f"{number} of {plural(len(rows), 'value')} {'differs' if number == 1 else 'differ'} beyond chance. "
-        f"If both sides answered alike, estimates so far apart would come by chance alone in {chance} cases "
-        f"(one test of all values: {test})."
+        f"{number} of {plural(len(rows), 'value')} {'differs' if number == 1 else 'differ'} beyond chance.",
+        (
+            "If both sides answered alike, estimates so far apart would come by chance alone in "
+            f"{figures.chance(comparison.overall.p_value)} cases."
+        ),
     )
+
+
+def _test(comparison: Comparison) -> str:
+    """Name the test of all values together."""
+    overall = comparison.overall
+    if overall is None or sum(row.value is not False for row in comparison.differences) < 2:  # noqa: PLR2004
+        return ""
+    if overall.statistic is None or overall.degrees is None:
+        return "All values together are tested by the smallest p-value."
+    degrees = plural(overall.degrees, "degree")
+    return f"All values together are tested by chi-square, here {overall.statistic:,.4g} on {degrees} of freedom."
+
+
+def _columns(comparison: Comparison, a: str, b: str) -> tuple[str, str]:
+    """Write the two sides in few words."""
+    if comparison.kind != "segments":
+        return a, b
+    first, second = comparison.a.name, comparison.b.name
+    return beside_name(second, first), beside_name(first, second)
 
 
 def _holds_none(row: ValueDiffering, scale: str) -> bool:
@@ -324,8 +343,6 @@ def _row(
         return SideEstimate(measure.estimate(value, ends), at, (low, high))
 
     measure = measure_of(row, comparison)
-    segments = ("more", "less") if measure.is_share else ("higher", "lower")
-    words = ("rose", "fell") if comparison.kind == "periods" else segments
     low, high = row.simultaneous
     return DifferenceRow(
         label=name_of(row),
@@ -333,12 +350,25 @@ def _row(
         second=side(row.second, row.second_interval),
         difference=signed(row.difference, row, comparison, row.interval),
         between=measure.signed(row.simultaneous),
-        verdict=words[0 if distance(row.difference, comparison.scale) > 0 else 1] if row.differs else "",
+        verdict=_verdict(row, comparison) if row.differs else "",
         chance="" if isnan(row.p_holm) else figures.chance(row.p_holm),
         at=at(row.difference),
         interval=(at(row.interval[0]), at(row.interval[1])),
         simultaneous=(at(low), at(high)),
     )
+
+
+def _verdict(row: ValueDiffering, comparison: Comparison) -> str:
+    """Say in which direction a value differs; and by how much at most, if its interval of all values at once holds none."""
+    is_rise, measure = distance(row.difference, comparison.scale) > 0, measure_of(row, comparison)
+    if comparison.kind == "periods":
+        word = "rose" if is_rise else "fell"
+    else:
+        side = beside_name(comparison.a.name, comparison.b.name)
+        word = f"{('more' if is_rise else 'less') if measure.is_share else 'higher' if is_rise else 'lower'} with {side}"
+    # Holm's test finds a little more than the intervals exclude.
+    most = f", by {measure.size(row.simultaneous, is_rise=is_rise)}" if _holds_none(row, comparison.scale) else ""
+    return f"{word}{most}"
 
 
 def signed(

@@ -13,7 +13,7 @@ from deniable.messages import reasons
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.measurement import latest
-from deniable_aggregator.answer.over_time.looks import smallest_p_values
+from deniable_aggregator.answer.over_time.looks import clearest
 from deniable_aggregator.answer.over_time.recent import recent
 from deniable_aggregator.answer.select import Published
 from deniable_aggregator.decode.multiple_testing import holm_adjusted
@@ -189,18 +189,21 @@ def effects(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summ
     by_metric = memo.parts(
         app.store,
         sources,
-        lambda missing: {id_: smallest_p_values(Published.of_each(app, app.versions_of(id_))) for id_ in missing},
+        lambda missing: {id_: clearest(Published.of_each(app, app.versions_of(id_))) for id_ in missing},
     )
-    p_values = {f"{id_} on {name}": p for id_, each in by_metric.items() for name, p in each.items()}
-    if not p_values:
+    differences = {f"{id_} on {name}": one for id_, each in by_metric.items() for name, one in each.items()}
+    if not differences:
         return None
     every = sum(with_arms.values())  # All are tested together (Bonferroni), whichever are on this page.
-    effective = sorted((name for name, p in p_values.items() if p * every <= _ALPHA), key=lambda name: p_values[name])
+    effective = sorted(
+        (name for name, one in differences.items() if one.p_value * every <= _ALPHA), key=lambda name: differences[name]
+    )
     if not effective:
-        return Effects(f"No effect found in {plural(len(p_values), 'experiment')} so far.", any=False)
-    names = [*effective[:_MOST_NAMED], *([f"{len(effective) - _MOST_NAMED} more"] if len(effective) > _MOST_NAMED else [])]
+        return Effects(f"No effect found in {plural(len(differences), 'experiment')} so far.", any=False)
+    named = [f"{name} ({differences[name].says})" for name in effective[:_MOST_NAMED]]
+    names = [*named, *([f"{len(effective) - _MOST_NAMED} more"] if len(effective) > _MOST_NAMED else [])]
     how = "shows" if len(effective) == 1 else "show"
-    says = f"{len(effective)} of {plural(len(p_values), 'experiment')} {how} an effect: {figures.listed(names)}."
+    says = f"{len(effective)} of {plural(len(differences), 'experiment')} {how} an effect: {figures.listed(names)}."
     return Effects(says, any=True)
 
 

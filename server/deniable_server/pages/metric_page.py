@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 LEVELS = (0.9, 0.95, 0.99, 0.999)  # to choose from
 _ORDERS = ("estimate", "domain")
 _VIEWS = ("unbiased", "consistent")
-_COMPACT = 24  # rows above which they are set closer
 _LEAST_LOWERED = 5e-5  # a smaller share is written as 0
 _MOST_ROWS = 18  # on one page: a domain may have 65,536 values
 _WHOLE = 32  # rows up to which a page has all: the hours of a day are not split
@@ -113,7 +112,6 @@ def page_of(
         views=views,
         view=view,
         chosen={name: value for name, value in chosen.items() if value},
-        compact=len(measured.estimates) > _COMPACT,
         has_form=bool(facts["periods"] or (data and data.version.cells)),
         closed_range=data.closed_range if data and measured.n and not facts["closed"] else "",
         here=".live_metric" if "live" in facts else ".metric",

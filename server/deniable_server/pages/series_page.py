@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 6
 _MOST_SHIFTS = 3  # that are named one by one
-_MOST_POINTS = 60  # of a line in a row
+_MOST_POINTS = 40  # of a line in a row
 _ROW_SIDE = 99  # units of the path of a line in a row: two digits
 _MOST_CELLS = 600  # of the table
 _APART = {"hour": "four hours apart", "day": "a week apart", "week": "four weeks apart", "month": "four months apart"}
+_DIRECTIONS = {"rose": "shifted up", "fell": "shifted down"}  # a line may shift, and show no trend
 _REMARKS = {"joined": "too few reports: counted with the next period", "withheld": "withheld", "missing": "no release"}
 
 
@@ -172,7 +173,7 @@ def _pins(series: Series, course: Series, lines: Sequence[Line]) -> tuple[dict[s
     texts = []
     for number, (shift, line) in enumerate(listed, 1):
         when, what, more = _shift(line, shift, series)
-        moved = f"{_subject(line)} {shift.direction}"
+        moved = f"{_subject(line)} {_DIRECTIONS[shift.direction]}"
         texts.append(ShiftText(number, moved, moment(shift.begins, length), when, what, more))
         at = timeline.place(shift.begins, course.periods, length, course.period_length)
         if at is not None:
@@ -211,7 +212,7 @@ def _overall(line: Line) -> float:
 def _shift(line: Line, shift: Shift, series: Series) -> tuple[str, str, str]:
     """Say of a shift when it began, what it is, and what else is to be known."""
     begins, seen = figures.brief(shift.begins, series.period_length), moment(shift.seen, series.period_length)
-    what = f"{_subject(line)} {shift.direction} by {_by(line, shift, series)}"
+    what = f"{_subject(line)} {_DIRECTIONS[shift.direction]} by {_by(line, shift, series)}"
     if shift.single:
         return begins, what, f"an unusual {series.period_length}, and perhaps not for long"
     return begins, what, f"seen with {seen}"

@@ -49,6 +49,11 @@ AXE = """async () => (await axe.run({
     .filter(each => ["serious", "critical"].includes(each.impact))
     .map(each => each.id + ": " + each.nodes.map(node => node.html + " " + node.failureSummary).join("; "))"""
 
+NARROW = """[...document.querySelectorAll("p")]
+    .filter(each => each.innerText.length > 40 && each.checkVisibility() && each.clientWidth < 120)
+    .map(each => each.innerText)"""
+"""Sentences that stand a word or two to a line."""
+
 
 class Visitor(NamedTuple):
     """A browser's window, and what it complained of."""
@@ -73,6 +78,7 @@ class Visitor(NamedTuple):
                 name = re.sub(r"\W+", "-", f"{look} {self.page.url.removeprefix(self.address)}").strip("-")
                 self.page.screenshot(path=self.pictures / f"{name}.png", full_page=True)
             assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"it scrolls sideways, {look}"
+            assert self.page.evaluate(NARROW) == [], f"text without room, {look}"
             violations = self.page.evaluate(AXE)
             assert not violations, f"{look}: {json.dumps(violations, indent=1)}"
 
@@ -346,7 +352,7 @@ def test_compare(windows, reader, axe):
     form.get_by_label("with").select_option("platform=macos")
     form.get_by_role("button").click()
     visitor.page.wait_for_url("**b=platform%3Dmacos**")
-    assert " than with platform linux: " in visitor.page.locator(".headline").inner_text()
+    assert " than with linux, by " in visitor.page.locator(".headline").inner_text()
     offered = visitor.page.get_by_role("form", name="Compare two segments").get_by_label("with").get_by_role("option")
     assert "platform = linux" not in offered.all_inner_texts()
     visitor.go("/m/ui.theme/compare?a=platform%3Dlinux&b=platform%3Dlinux")

@@ -32,20 +32,33 @@ def sentence(
         if len(rows) > 1 and comparison.overall is not None and comparison.overall.differs:
             return f"No single value differs beyond chance between {a} and {b}, but all values together do."
         return f"No difference beyond chance between {a} and {b}."
-    most, *others = (_how(row, comparison) for row in moved[:_MOST_NAMED])
+    most, *others = (how(row, comparison) for row in moved[:_MOST_NAMED])
     more = len(moved) - _MOST_NAMED
     count = [f"{more} more {'differs' if more == 1 else 'differ'}"] if more > 0 else []
     first, second = both_sides(moved[0], comparison)
     if comparison.kind == "segments":
-        where = f" with {b} than with {a}: {second} against {first}"
+        base = beside(comparison.b.name, comparison.a.name)
+        first_of_all = f"{most[0]} with {b} than with {base}, {most[1]} ({second} against {first})"
     elif all(side_of(side.name, length).is_one for side in (comparison.a, comparison.b)):
-        where = f" from {a} to {b}: {first} before, {second} after"
+        first_of_all = f"{most[0]} from {a} to {b}: {first} before, {second} after, {most[1]}"
     else:
-        where = f": {first} before ({a}), {second} after ({b})"
-    return " ".join(f"{figures.beginning(each)}." for each in (f"{most[0]}{where}, {most[1]}", *map(" ".join, others), *count))
+        first_of_all = f"{most[0]}: {first} before ({a}), {second} after ({b}), {most[1]}"
+    return " ".join(f"{figures.beginning(each)}." for each in (first_of_all, *map(" ".join, others), *count))
 
 
-def _how(row: ValueDiffering, comparison: Comparison) -> tuple[str, str]:
+def beside(name: str, other: str) -> str:
+    """Write a segment that stands beside one of the same dimension: only its value.
+
+    Examples
+    --------
+    >>> beside("platform=web", "platform=tv"), beside("platform=web,arm=new", "platform=tv,arm=new")
+    ('tv', 'platform tv and arm new')
+    """
+    dimension, _, value = other.partition("=")
+    return value if "," not in name + other and name.partition("=")[0] == dimension else figures.group(other)
+
+
+def how(row: ValueDiffering, comparison: Comparison) -> tuple[str, str]:
     """Say of one value in which direction it differs, and by how much."""
     up, of_shares = distance(row.difference, comparison.scale) > 0, is_of_shares(comparison)
     subject = figures.quoted(row.label) if of_shares else f"the {name_of(row)}"

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import accumulate, islice, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.forecast.precision import people_needed
 from deniable.messages.lookalike import did_you_mean
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.difference import compare, differences_of
+from deniable_aggregator.answer.difference.sentence import how
 from deniable_aggregator.answer.model.experiment import ArmCourse, ArmOrder, ExperimentAnswer, Look
 from deniable_aggregator.answer.model.fields import LEVEL, Days, so_far
 from deniable_aggregator.answer.over_time.arm_order import arm_order
@@ -92,14 +93,25 @@ def scope_of(comparisons: Iterable[Comparison]) -> str:
     return f"Over the whole experiment, {text[0].lower()}{text[1:]}"
 
 
-def smallest_p_values(published: Sequence[Published]) -> dict[str, float]:
-    """Return of each experiment of a metric the smallest p-value, of all its arms and values together and at all looks."""
-    smallest = {}
+class Clearest(NamedTuple):
+    """The clearest difference of an experiment."""
+
+    p_value: float  # of all its arms and values together and at all looks
+    says: str  # in which arm what is more or less than in the base
+
+
+def clearest(published: Sequence[Published]) -> dict[str, Clearest]:
+    """Return the clearest difference of each experiment of a metric."""
+    differences = {}
     for name in experiments_of(published[0]):
         comparisons = arm_comparisons(published, _pairs(published[0], name), LEVEL)
-        if p_values := [row.p_holm for comparison in comparisons for row in comparison.differences]:
-            smallest[name] = min(p_values)
-    return smallest
+        pairs = [(row, comparison) for comparison in comparisons for row in comparison.differences if row.value is not False]
+        if pairs:
+            # Of two answers that mirror each other, the one that is more frequent.
+            row, comparison = min(pairs, key=lambda pair: (pair[0].p_holm, -figures.distance(pair[0].difference, pair[1].scale)))
+            arm = figures.quoted(comparison.b.name.partition("=")[2])
+            differences[name] = Clearest(row.p_holm, f"{how(row, comparison)[0]} with {arm}")
+    return differences
 
 
 def _order(published: Sequence[Published], segment: str, arms: Sequence[ArmCourse], level: float) -> ArmOrder | None:

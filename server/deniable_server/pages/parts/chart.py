@@ -65,13 +65,11 @@ class ValueBar:
     # interval, simultaneous: positions of the ends of the two intervals
     interval: tuple[float, float]
     simultaneous: tuple[float, float]
-    # reports, estimate, stderr, interval_text, simultaneous_text, count: the numbers
+    # reports, estimate, interval_text, simultaneous_text: the numbers
     reports: str
     estimate: str
-    stderr: str
     interval_text: str
     simultaneous_text: str
-    count: str
     faint: bool  # whether the value was not detected, tested together with all values
 
 
@@ -197,9 +195,7 @@ def _bar(row: ValueShare, scale: Scale, digits: int) -> ValueBar:
         simultaneous=(scale.across(lowest), scale.across(highest)),
         reports=count(row.n),
         estimate=percent(frequency, digits),
-        stderr=percent(row.stderr, digits, ""),
         interval_text=f"{percent(low, digits, '')} to {percent(high, digits)}",
         simultaneous_text=f"{percent(lowest, digits, '')} to {percent(highest, digits)}",
-        count=count(row.count) if isinstance(row, ValueEstimate) else "",
         faint=isinstance(row, ValueEstimate) and not row.detected,
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.experiment import Look
 
 _MOST_NAMES = 8  # below the picture; a telephone shows half of them
-_ROOM = 3  # times the last interval's length that the picture shows: early intervals may be very long
+_ROOM = 1.5  # times the last interval's length that the picture shows: early intervals may be very long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,7 @@ class LooksPicture(CoursePicture):
     """A difference as reports came in: the axis of time lies where no difference is."""
 
     names: tuple[TimeTick, ...]  # below the picture
+    cut: bool  # whether intervals of early looks reach beyond the picture
 
 
 def picture(
@@ -63,6 +64,7 @@ def picture(
         ticks=tuple(Tick(round(100 - tick.at, 2), _label(scale, tick, is_ratio=is_ratio)) for tick in scale.ticks),
         zero=scale.down(0.0),
         planned=tuple(scale.down(side) for side in (planned, -planned) if low < side < high) if planned else (),
+        cut=min(end[0] for end in ends) < scale.low or max(end[1] for end in ends) > scale.high,
         names=_names([look.last for look in looks], length, middle),
         hits=tuple(Hit(round(x - pitch / 2, 2), round(pitch, 2), x, text) for x, text in zip(middle, texts, strict=True)),
         words=f"The difference as reports came in: {'; '.join((texts[0], texts[-1]) if len(texts) > 1 else texts)}.",

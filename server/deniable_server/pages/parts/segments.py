@@ -24,7 +24,7 @@ from deniable_server.pages import metric_page
 from deniable_server.pages.parts import chart
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from deniable_aggregator.answer.model.metric import Measurement
     from deniable_aggregator.answer.model.rows import Cell
@@ -76,6 +76,11 @@ class SegmentGroup(NamedTuple):
     rows: tuple[SegmentRow, ...]
     folded: str  # which others there are, in words; empty if there are none
 
+    @property
+    def bases(self) -> list[SegmentRow]:
+        """The rows that may be the base."""
+        return [row for row in self.rows if row.name != OTHER]
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentTable:
@@ -88,7 +93,6 @@ class SegmentTable:
     says: tuple[str, ...]  # of each dimension what differs, in words
     overall: SegmentRow  # all reports
     groups: tuple[tuple[str, tuple[SegmentRow, ...]], ...]  # of each dimension its rows
-    bases: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]  # of each dimension what may be the base, and its cell
     unit: str  # of differences
 
     def listed(self, *, everything: bool) -> list[SegmentGroup]:
@@ -181,12 +185,9 @@ def table(
         value=name_of,
         choices=tuple((name, answers[name].label) for name in dict.fromkeys([name_of, *list(answers)[:_MOST_CHOICES]])),
         scale=scale,
-        says=tuple(filter(None, (*(writer.says(answer.label, name, own) for name, own in groups.items()), others_lead))),
+        says=tuple(filter(None, (*writer.says(answer.label, groups), others_lead))),
         overall=writer.row(overall, "", is_base=False),
         groups=tuple(groups.items()),
-        bases=tuple(
-            (name, tuple((word, f"{name}={word}") for word in version.breakdown.values[name] if word != OTHER)) for name in names
-        ),
         unit=", in points" if measure.is_share else "",
     )
 
@@ -316,22 +317,30 @@ class _Writer:
     def _signed(self, ends: tuple[float, float]) -> str:
         return self.measure.signed(ends).removesuffix(" points")  # the head of the column has the unit
 
-    def says(self, label: str, name: str, rows: Sequence[SegmentRow]) -> str:
-        """Say which segments of a dimension differ from the base; empty if none is compared with it."""
+    def says(self, label: str, groups: Mapping[str, Sequence[SegmentRow]]) -> Iterator[str]:
+        """Say of each dimension which segments differ from the base; of those in which none does, in one sentence."""
         subject = figures.quoted(label) if self.measure.is_share else f"The {label.lower()}"
+        alike = []
+        for name, listed in groups.items():
+            base = next((row for row in listed if row.state == "base"), None)
+            if base is None or not any(row.state in ("more", "less", "alike") for row in listed):
+                continue  # none is compared with it
+            if differing := self._differing(listed):
+                yield f"{subject} is {differing} than with {figures.group(base.cell)}."
+            else:
+                alike.append(f"between values of {name}")
+        if alike:
+            yield f"{subject} does not differ beyond chance {', nor '.join(alike)}."
+
+    def _differing(self, rows: Sequence[SegmentRow]) -> str:
+        """Name the segments that differ from the base; empty if none does."""
         more, less = ("more frequent", "less frequent") if self.measure.is_share else ("higher", "lower")
-        base = next((row for row in rows if row.state == "base"), None)
-        if base is None or not any(row.state in ("more", "less", "alike") for row in rows):
-            return ""
         parts = [
             f"{how} {_listed([row for row in rows if row.state == state])}"
             for state, how in (("more", more), ("less", less))
             if any(row.state == state for row in rows)
         ]
-        if not parts:
-            return f"{subject} does not differ beyond chance between values of {name}."
-        comma = "," if len(parts) > 1 else ""
-        return f"{subject} is {', and '.join(parts)}{comma} than with {figures.group(base.cell)}."
+        return f"{', and '.join(parts)}{',' if len(parts) > 1 else ''}"
 
 
 def _listed(rows: Sequence[SegmentRow]) -> str:

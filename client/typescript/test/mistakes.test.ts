@@ -45,6 +45,8 @@ test("each mistake is named at once, with what to do, and once", async () => {
     [number, 1e9, /^deniable: mean: clipped: 1000000000 is beyond the range, /],
     [number, "12", /^deniable: mean: undeclared: "12" is not declared: an answer is a number from /],
     ["set", "a", /^deniable: set: undeclared: "a" is not declared: an answer is a list or set of "a", /],
+    ["set", ["a", "q"], /If a report is made now, it says "other" instead of "q", and the other options stay$/],
+    ["joint_set", ["a", "q"], /The whole answer is lost with "q": declare `other`, so that the other options stay\. If a report .* a random set/],
   ] as const) {
     const { record } = client();
     for (let time = 0; time < 2; time++) await record(id, answer);

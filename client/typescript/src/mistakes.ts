@@ -31,6 +31,7 @@ const REMEDIES: { readonly [code: string]: string } = {
   no_answer: `no answer came; start the server (\`deniable serve\`) at the DSN's host and port. If it runs, the page's policy needs it in connect-src, and DENIABLE_CORS_ORIGINS the page's origin; ${KEPT}`,
   no_tls: `no answer came by https://; write http:// in the DSN if the server of this machine has no TLS, as \`deniable serve\` has none. Else see whether the browser trusts its certificate; ${KEPT}`,
   unknown_key: "write the DSN that `deniable serve` prints",
+  other_app: "write the DSN that `deniable serve` prints for this app",
   unknown_metric: REGISTRY,
   unknown_version: REGISTRY,
   definition_mismatch: REGISTRY,

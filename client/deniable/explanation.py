@@ -6,6 +6,7 @@ from math import exp
 from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
+from deniable.device.journal import said
 from deniable.errors import ParameterError
 from deniable.evidence import report_names
 from deniable.frozen import dataclass
@@ -47,6 +48,8 @@ class Explanation:
         Most permanent responses that are reported in a calendar month; 0 if none is kept.
     reserved_month, reserved_lifetime
         What the metric may spend in a calendar month, and ever, in nats. `reserved_lifetime` is None if there is no bound.
+    budget_month
+        What all metrics together may spend in a calendar month, in nats. None if there is no bound.
     per_period, period
         Most reports in a period, and the length of a period.
     sample
@@ -78,6 +81,7 @@ class Explanation:
     answers_per_month: int
     reserved_month: float
     reserved_lifetime: float | None
+    budget_month: float | None
     per_period: int
     period: str
     sample: float
@@ -132,6 +136,7 @@ class Explanation:
             answers_per_month=allowance.answers,
             reserved_month=allowance.month / MICRO,
             reserved_lifetime=None if allowance.lifetime is None else allowance.lifetime / MICRO,
+            budget_month=budget.per_month,
             per_period=metric.per_period,
             period=metric.period,
             sample=float(metric.sample),
@@ -166,8 +171,7 @@ class Explanation:
         lines.append(f"Every report has {_number(self.report_bytes, 'byte')}, whatever the answer{sealed}.")
         lines += self._exposed()
         if self.report is not None:
-            says = f", which says {self.report_names}" if self.report_names else ""
-            lines.append(f"A report of this answer might look like this: {self.report}{says}")
+            lines.append(f"A report of this answer might look like this: it {said(self.report_names, self.report)}")
         return "\n".join(lines)
 
     def _repeated(self) -> list[str]:
@@ -178,9 +182,14 @@ class Explanation:
             f"At most {_number(self.per_period, 'report')} a {self.period}. Each is randomised anew, so their epsilons add up.",
             (
                 f"In a calendar month there {'is' if most == 1 else 'are'} at most {_number(most, 'report')}, "
-                f"with at most epsilon {self.reserved_month:.4g} together{ever}. Beyond that nothing is reported."
+                f"with at most epsilon {self.reserved_month:.4g} together{self._of_budget()}{ever}. "
+                "Beyond that nothing is reported."
             ),
         ]
+
+    def _of_budget(self) -> str:
+        """Say of how much that is a part: of what all answers to all questions may give away."""
+        return "" if self.budget_month is None else f" (all questions together may have {self.budget_month:.4g})"
 
     def _permanent(self, epsilon: float) -> list[str]:
         """Tell what all reports of a kept response give away."""
@@ -193,7 +202,7 @@ class Explanation:
             (
                 f"In a calendar month at most {_number(self.answers_per_month, 'different answer')} "
                 f"{'is' if self.answers_per_month == 1 else 'are'} reported, with at most epsilon {self.reserved_month:.4g} "
-                f"together{ever}. Beyond that the last one is reported again."
+                f"together{self._of_budget()}{ever}. Beyond that the last one is reported again."
             ),
         ]
 

@@ -103,9 +103,8 @@ def check_app(
     """
     if stated != app:
         named = f"of app {stated}" if is_id(stated) else "of another app"
-        raise Refused(
-            403, "other_app", f"the key is of app {app}, and the reports are {named}: write the key of that app into the DSN"
-        )
+        # What to do, each client says in its own words.
+        raise Refused(403, "other_app", f"the key is of app {app}, and the reports are {named}")
 
 
 def groups(

@@ -150,6 +150,16 @@ def test_when_a_release_waits_for_the_close():
     assert first_release(listed(), None, replace(publication, trial=True), 1) == timedelta(0)
 
 
+def test_in_a_trial_the_first_release_comes_at_once(tmp_path, capsys):
+    """A length of 0 minutes says nothing to a person."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(registry_toml(metric_toml("a"), publication={"trial": True}))
+    assert cli.main(["plan", str(path), "--users", "1000"]) == 0
+    shown = capsys.readouterr().out
+    assert "at once" in shown
+    assert "0 minutes" not in shown
+
+
 def test_every_metric_and_cell_of_a_registry(run, declared):
     """A registry's plan has each metric, each kind of its cells, and the budget of all."""
     status, out, _ = run(declared, "--users", "1e5", "--json")

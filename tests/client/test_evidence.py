@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 from registries import metric_toml, registry_toml
 
@@ -38,7 +40,7 @@ def declared(**keys) -> Declared:
         ({"type": "set", "values": SIX, "most": 2}, (0, 0b000101), "jpeg or raw"),
         ({"type": "set", "values": SIX, "most": 2}, (0, 0), ""),
         ({"type": "product", "factors": {"a": ["x", "y"], "b": ["no", "yes"]}, "mechanism": "grr"}, (0, 3), "y, yes"),
-        ({"range": [0, 9], "unit": "s", "estimate": "mean"}, (0, 1), ""),
+        ({"range": [0, 9], "unit": "s", "estimate": "mean"}, (0, 1), "0 to 0.562 s"),
         ({"values": SIX, "mechanism": "dbitflip", "epsilon_permanent": 1}, (0, 1), ""),
     ],
 )
@@ -64,6 +66,26 @@ def test_what_a_report_supports_is_what_makes_it_likelier(name):
             assert len(held) == size or max(chances) == mechanism.ratio * min(chances)
 
 
+@pytest.mark.parametrize(("blocks", "length"), [(1, 3), (2, 2), (3, 4)])
+def test_a_report_of_a_number_names_the_part_that_it_speaks_for(blocks, length):
+    """The points within it give the report with the larger odds, and no others do."""
+    mechanism = mechanisms.make("window", domain_size=blocks * length + 1, epsilon=1, blocks=blocks, length=length)
+    masses = [
+        proof.distribution(lambda tape, v=value: mechanism.randomize(v, source=tape)) for value in range(blocks * length + 1)
+    ]
+    for payload in masses[0]:
+        low, high = mechanism.window_of(payload)
+        most = max(mass[payload] for mass in masses)
+        named = [Fraction(point, blocks * length) for point, mass in enumerate(masses) if mass[payload] == most]
+        assert (low, high) == (named[0], named[-1])
+        assert len(named) <= length
+    metric = metric_toml("m", range=[10, 110], unit="euro", estimate="distribution", epsilon=1)
+    declared = Declared.of(parse(registry_toml(metric)).metrics["m"])
+    cells = declared.layout.width
+    assert report_names(declared, declared.layout.pack(0, 0)) == "10 euro"
+    assert report_names(declared, declared.layout.pack(0, cells - 1)).endswith("110 euro")
+
+
 def test_only_the_definition_that_made_a_report_says_what_it_means():
     """Another order of the answers would name another one."""
     text = registry_toml(metric_toml("m", values=SIX, mechanism="grr"), caps={})
@@ -71,7 +93,7 @@ def test_only_the_definition_that_made_a_report_says_what_it_means():
     fingerprint = Declared.of(registry.metrics["m"]).fingerprint
     entry = SentReport("m", 1, "2026-11", "", "02", fingerprint, sealed=False)
     (named,) = with_names([entry], registry)
-    assert str(named) == "m (version 1) for 2026-11: 02, which says raw"
+    assert str(named) == "m for 2026-11: says raw, sent as bytes 02"
     changed = parse(text.replace('"jpeg", "png"', '"png", "jpeg"'))
     other = parse(text.replace("metrics.m", "metrics.other").replace('metrics."m"', "metrics.other"))
     damaged = SentReport("m", 1, "2026-11", "", "ffff", fingerprint, sealed=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from registries import metric_toml, registry_toml
 
@@ -61,12 +63,13 @@ def test_words(registry):
     assert "at most 3 times (epsilon 1.099): even odds become 3 to 1." in without
     assert "At most 4 reports a month. Each is randomised anew, so their epsilons add up." in without
     assert (
-        "In a calendar month there are at most 4 reports, with at most epsilon 4.394 together, "
-        "and all reports ever at most epsilon 263.7. Beyond that nothing is reported."
+        "In a calendar month there are at most 4 reports, with at most epsilon 4.394 together "
+        "(all questions together may have 32), and all reports ever at most epsilon 263.7. Beyond that nothing is reported."
     ) in without
     assert "Every report has 1 byte, whatever the answer." in without
     assert "look like this" not in without
-    assert "look like this: 0" in str(Explanation.of(registry, "ui.dark", Budget(), value=True))
+    with_example = str(Explanation.of(registry, "ui.dark", Budget(), value=True))
+    assert re.search(r"look like this: it says (yes|no), sent as bytes 0[01]$", with_example)
 
 
 def test_no_answer_no_example(registry):
@@ -89,7 +92,10 @@ def test_words_on_time():
     )  # three answers, and never more
     assert "all reports of one answer, however many, can shift the odds at most 7.39 times (epsilon 2)" in str(explanation)
     assert "At most 1 report a day." in str(explanation)
-    few = "In a calendar month at most 2 different answers are reported, with at most epsilon 4 together, "
+    few = (
+        "In a calendar month at most 2 different answers are reported, with at most epsilon 4 together "
+        "(all questions together may have 32), "
+    )
     assert few + "and ever at most epsilon 6." in str(explanation)
     assert "together show which of 8 rows this device drew and keeps (3.0 bits)." in str(explanation)
     assert "Of all answers only 10%, drawn at random, are reported at all." in str(explanation)

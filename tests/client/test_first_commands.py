@@ -224,7 +224,7 @@ def test_sent_shows_what_left_the_device(place, capsys):
     """What was sent is a table, the newest first, and JSON for programs; the app is found where there is only one."""
     assert run(sent) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "METRIC    VERSION  PERIOD   SEGMENT         PAYLOAD",
+        "METRIC    VERSION  PERIOD   SEGMENT         SENT AS BYTES",
         "ui.theme  1        2026-11  platform=linux  02",
         "ui.theme  1        2026-11  platform=linux  01",
         "No report waits on this device.",
@@ -245,8 +245,8 @@ def test_sent_says_what_each_report_names(place, tmp_path, monkeypatch, capsys):
     for options in ((), ("--registry", path)):
         assert run(sent, *options) == 0
         assert capsys.readouterr().out.splitlines()[:3] == [
-            "METRIC    VERSION  PERIOD   SEGMENT         PAYLOAD  SAYS",
-            "ui.theme  1        2026-11                  02       system",
+            "METRIC    VERSION  PERIOD   SEGMENT         SENT AS BYTES  SAYS",
+            "ui.theme  1        2026-11                  02             system",
             "ui.theme  1        2026-11  platform=linux  02",
         ]
     path.write_text("format = 2", "utf-8")

@@ -120,6 +120,111 @@ def test_all_faults_are_said_at_once(linted):
     assert "did you mean 'rappor'?" in next(fault.words for fault in findings.faults if "rapor" in str(fault))
 
 
+WITHOUT_FAULTS = f"""caps = {{ epsilon = 4 }}
+[segments]
+platform = ["linux", "macos"]
+arm = ["control", "new"]
+[experiments]
+arm = {{ base = "control", planned = 0.02 }}
+[metrics."ui.theme"]
+type = "categorical"
+values = ["light", "dark", "blue"]
+epsilon = 1
+mechanism = "auto"
+period = "month"
+{BODY}
+[metrics.time]
+type = "number"
+unit = "ms"
+range = [1, 100]
+estimate = "mean"
+epsilon = 1
+mechanism = "auto"
+period = "month"
+{BODY}
+[metrics.set]
+type = "set"
+values = ["a", "b", "c", "d"]
+epsilon = 1
+period = "month"
+{BODY}
+[metrics.page]
+type = "string"
+candidates = "pages.txt"
+epsilon = 1
+mechanism = "auto"
+period = "month"
+{BODY}"""
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        [
+            ("planned = 0.02", "planed = 0.02"),
+            ('base = "control"', 'base = "kontrol"'),
+            ('"categorical"', '"categorial"'),
+            ('["light", "dark", "blue"]', '["light", "dark", "dark"]'),
+            ('mechanism = "auto"\n', 'mechanism = "laplace"\n'),
+            ('unit = "ms"', 'unit = "m s"\nscale = "lg"'),
+            ("range = [1, 100]", "range = [100, 1]"),
+            ("epsilon = 1\nmechanism", "epsilon = 5\nmechanism"),
+        ],
+        [
+            ('[metrics."ui.theme"]', "[metrics.ui.theme]"),
+            ("epsilon = 1\n", "epsilon = 0\n"),
+            ('mechanism = "auto"\n', 'mechanism = "rappor"\nparameters = { cohort = 3 }\n'),
+            ('values = ["a", "b", "c", "d"]', 'values = ["a"]\njoint = "yes"'),
+            ('candidates = "pages.txt"', 'candidates = "missing.txt"\nmax_length = 0'),
+        ],
+        [
+            ('"linux", "macos"]', '"lin ux"]'),
+            ('estimate = "mean"', 'estimate = "median"\npublic = 1'),
+            ("epsilon = 1\nmechanism", "epsilon = 1\nepsilon_permanent = 0.5\nmechanism"),
+            ('mechanism = "auto"\n', 'mechanism = "grrr"\n'),
+            ('"ui.theme"', '"UI.Theme"'),
+        ],
+    ],
+)
+def test_no_fault_hides_another(linted, tmp_path, planted):
+    """What lint says of a file with one fault it also says of one with many."""
+    (tmp_path / "pages.txt").write_text("home\nwork\n")
+    assert not linted(WITHOUT_FAULTS).faults
+    alone, all_of_them = set(), WITHOUT_FAULTS
+    for before, after in planted:
+        # All places at once, so that each metric has each fault that it can have.
+        assert before in all_of_them
+        all_of_them = all_of_them.replace(before, after)
+        alone |= {fault.words.partition(": ")[0] for fault in linted(WITHOUT_FAULTS.replace(before, after)).faults}
+    assert alone
+    assert alone <= {fault.words.partition(": ")[0] for fault in linted(all_of_them).faults}
+
+
+def test_lines_that_are_no_toml_hide_nothing(linted):
+    """Each such line is a fault, and what is left is checked; what the line declares is not missing."""
+    findings = linted(
+        f'[metrics.a]\ntype = "boolan"\nepsilon = 1,0\npublic = True\nowner = "me\ndescription = "d"\n'
+        f'expires = 2030-02-31\nperiod = "month"\nperiod = "day"\n[metrics.b]\ntype = "boolean"\nepsilon = 5\n{BODY}'
+    )
+    assert [(fault.line, fault.words.rpartition("; ")[2]) for fault in findings.faults if "TOML" in fault.words] == [
+        (6, "write a decimal with a point, such as 0.5"),
+        (7, "write true in lower case"),
+        (8, "the quote at the end of the text is missing"),
+        (10, "there is no such date"),
+    ]
+    assert [(fault.line, fault.metric) for fault in findings.faults if "TOML" not in fault.words] == [
+        (5, "a"),  # its type
+        (12, "-"),  # a second period
+        (15, "b"),  # above the caps
+    ]
+
+
+def test_a_head_that_is_no_toml_ends_it(linted):
+    """Which metric the lines below belong to is then not known, so nothing is said of them."""
+    findings = linted(f'[metrics.a]\ntype = "boolan"\n{BODY}[metrics."b]\ntype = 3\n')
+    assert [(fault.line, "TOML" in fault.words) for fault in findings.faults] == [(8, True)]
+
+
 def test_the_caps_of_what_is_sound_are_said_too(linted):
     """A cap that holds is compared with each metric that has a mechanism, whatever is wrong elsewhere."""
     findings = linted(ALL_KINDS.replace('rows = "many"\ncolour = 3\n', ""))

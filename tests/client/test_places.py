@@ -124,10 +124,15 @@ def test_other_ways_to_write_a_table(text):
 
 
 def test_an_id_without_quotes():
-    """A table whose id has a dot and no quotes gets the hint, and no faults that follow from it."""
-    lines = faults(SOUND.replace('[metrics."ui.theme"]', "[metrics.ui.theme]"))
-    assert lines == [(14, "ui", '[metrics.ui.theme] is an id with a dot, which needs quotes: write [metrics."ui.theme"]')]
-    beside = f'{SOUND}[metrics.b.c]\ntype = "boolean"\n'
+    """A table whose id has a dot and no quotes gets the hint, and its own faults, but none that follow from it."""
+    rule = '[metrics.ui.theme] is an id with a dot, which needs quotes: write [metrics."ui.theme"]'
+    unquoted = SOUND.replace('[metrics."ui.theme"]', "[metrics.ui.theme]")
+    assert faults(unquoted) == [(14, "ui.theme", rule)]
+    assert [(line, metric) for line, metric, _ in faults(unquoted.replace("epsilon = 1.0", "epsilon = 0"))] == [
+        (14, "ui.theme"),
+        (17, "ui.theme"),
+    ]
+    beside = f'{SOUND}[metrics.b.c]\nnothing = "of a metric"\n'
     assert [rule for _, _, rule in faults(beside)] == [
         '[metrics.b.c] is an id with a dot, which needs quotes: write [metrics."b.c"]'
     ]

@@ -522,7 +522,12 @@ def test_an_undeclared_answer_is_named_while_developing(client_of, caplog, metri
     [
         (True, ["a", "tiktok", 3], "'tiktok' is not declared: {rule}: a, b, c. It counts as 'c', and the other options stay; "),
         (True, ["a", ["x"]], "['x'] is not declared: {rule}: a, b, c. It counts as 'c', and the other options stay"),
-        (False, ["a", "tiktok"], "'tiktok' is not declared: {rule}: a, b, c. A random set was reported instead; "),
+        (
+            False,
+            ["a", "tiktok"],
+            "'tiktok' is not declared: {rule}: a, b, c. The whole answer is lost with it: declare `other` in ",
+        ),
+        (False, ["tiktok"], "'tiktok' is not declared: {rule}: a, b, c. A random set was reported instead; "),
         (True, "a", "'a' is not declared: an answer to to must be a set or list of options: a, b, c; did you mean ['a']? Its"),
         (True, "tiktok", "'tiktok' is not declared: an answer to to must be a set or list of options: a, b, c. Its other was"),
         (True, ["a"] * 2000, "['a', 'a', 'a', 'a', 'a'] is not declared: an answer to to must be a set or list of options: a, b"),
@@ -535,6 +540,22 @@ def test_an_undeclared_option_leaves_the_others(client_of, caplog, other, answer
     assert client.record("to", answer)
     expected = words.format(rule="an option of to must be one of the 3 declared")
     assert caplog.messages[-1].startswith(f"deniable: to: undeclared: {expected}")
+
+
+@pytest.mark.parametrize(("other", "lost"), [("", True), ("b", False)])
+def test_an_undeclared_option_costs_the_whole_answer(client_of, caplog, other, lost):
+    """Where it does, a strict client and one that is developed say so. On people's devices no line depends on an answer."""
+    words = "The whole answer is lost with it: declare `other` in metrics.toml, so that the other options stay"
+    metric = metric_toml("to", type="set", values=["a", "b"], **({"other": other} if other else {}))
+    registry = parse(registry_toml(metric))
+    with pytest.raises(ParameterError) as caught:
+        client_of(registry=registry, strict=True, state=None, segments={}).record("to", ["a", "A"])
+    assert (words in str(caught.value)) == lost
+    assert client_of(registry=registry, dsn="http://k@localhost/shop", segments={}).record("to", ["a", "A"])
+    assert (words in caplog.messages[-1]) == lost
+    caplog.clear()
+    assert client_of(registry=registry, segments={}, state=None).record("to", ["a", "A"])
+    assert not any("undeclared" in message or "lost" in message for message in caplog.messages)
 
 
 @pytest.mark.parametrize(

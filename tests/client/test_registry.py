@@ -253,8 +253,8 @@ FAULTS = [
     (
         f'{HEAD}[experiments]\nplatform = {{ base = "linux" }}\n{metric()}',
         "-",
-        'experiments.platform: write a table such as { base = "control", planned = 0.02 }',
-        {"base": "linux"},
+        'experiments.platform.planned is missing: write all keys, such as { base = "control", planned = 0.02 }',
+        None,
     ),
     (
         f'{HEAD}[experiments]\nplatform = {{ base = "beos", planned = 0.1 }}\n{metric()}',

@@ -23,8 +23,8 @@ def test_what_was_sent_is_told(tmp_path):
     entries = Journal(State(tmp_path / "shop")).entries()
     assert [entry.payload for entry in entries] == ["0003", "0002", "0001"]
     assert (entries[1].metric, entries[1].version, entries[1].period) == ("ui.theme", 2, "2026-11-21")
-    assert str(entries[1]) == "ui.theme (version 2) for 2026-11-21, platform=linux: 0002"
-    assert str(entries[2]).endswith("for 2026-11-21: 0001")
+    assert str(entries[1]) == "ui.theme (version 2) for 2026-11-21, platform=linux: sent as bytes 0002"
+    assert str(entries[2]).endswith("for 2026-11-21: sent as bytes 0001")
 
 
 def test_the_last_thousand():

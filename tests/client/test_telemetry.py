@@ -6,6 +6,7 @@ import argparse
 import io
 import logging
 import os
+import re
 import sys
 import time
 from datetime import UTC, date, datetime, timedelta
@@ -166,11 +167,15 @@ def test_what_was_sent_is_shown_with_what_it_says(telemetry, registry):
     stratum = Stratum("app.command", 1, command.fingerprint, "2026-W48", "")
     entries = [Report(stratum, command.layout.pack(0, 1)), Report(stratum._replace(fingerprint="0" * 16), b"\x01")]
     Journal(State(state_root() / "shop")).add(entries)
-    assert telemetry.show().splitlines()[-3:] == [
-        "Sent, the newest first. What a report says is true or not:",
-        "  app.command (version 1) for 2026-W48: 01",
-        "  app.command (version 1) for 2026-W48: 01, which says other",
+    shown = telemetry.show().splitlines()
+    about = load(registry).metrics["app.command"].description
+    assert shown[-5:-1] == [
+        "Sent, the newest first. What a report says may be true or drawn at random:",
+        f"  {about} (app.command)",
+        "    2026-W48: sent as bytes 01",
+        "    2026-W48: says other, sent as bytes 01",
     ]
+    assert re.fullmatch(r"The answers of \d{4}-\d\d have spent 0 of [\d,]+ nats, the unit of what answers give away\.", shown[-1])
     client = deniable.init("http://key@127.0.0.1:1/shop", registry=registry, consent=False)
     assert [entry.names for entry in client.journal()] == ["", "other"]
 

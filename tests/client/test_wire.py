@@ -41,6 +41,18 @@ def test_json_is_the_sheet_in_ascii(tmp_path, capsys):
     assert json.loads(output) == sheet(parse(file.read_text("utf-8"), str(file)))
 
 
+@pytest.mark.parametrize("form", ["--script", "--typescript"])
+def test_what_a_page_loads_says_what_a_new_browser_answers(tmp_path, capsys, form):
+    """Where there are several questions, the first lines say that a new browser answers one. It is a comment."""
+    for names in (["theme"], ["theme", "size"]):
+        file = tmp_path / "metrics.toml"
+        file.write_text(HEAD + "".join(METRIC.format(name=name, type="boolean", more="") for name in names), "utf-8")
+        assert main(["registry", "show", form, str(file)]) == 0
+        first, second, *_ = capsys.readouterr().out.splitlines()
+        assert first == f"// Written by: deniable registry show {form} metrics.toml"
+        assert second.startswith("// A new browser answers one question at first") == (len(names) > 1)
+
+
 def test_a_faulty_registry_has_no_sheet(tmp_path, capsys):
     """Faults are told as lint tells them."""
     file = tmp_path / "metrics.toml"

@@ -291,6 +291,8 @@ def _figure(row: Outlook, part: float | None) -> str:
 def _duration(wait: timedelta | None) -> str:
     if wait is None:
         return _NONE
+    if not wait:
+        return "at once"  # in a trial
     hours = wait.total_seconds() / 3600
     for size, word in ((24, "days"), (1, "hours")):
         if hours >= 2 * size:

@@ -14,12 +14,13 @@ from deniable.process.surroundings import ci_variable, in_ci, state_root, switch
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     import click
     import typer
 
     from deniable.client import Client
+    from deniable.device.journal import SentReport
     from deniable.registry import Registry
     from deniable.transport import Exit
 
@@ -186,10 +187,32 @@ class Telemetry:
             from deniable.evidence import with_names
 
             entries = with_names(entries, registry)
-        sent = [f"  {entry}" for entry in entries] or ["  nothing"]
+        sent = self._sent(entries, registry) or ["  nothing"]
         named = any(entry.names for entry in entries)
-        head = f"Sent, the newest first{'. What a report says is true or not' if named else ''}:"
-        return "\n".join([status, "Asked, each answer with noise:", *self._questions(), head, *sent])
+        head = f"Sent, the newest first{'. What a report says may be true or drawn at random' if named else ''}:"
+        return "\n".join([status, "Asked, each answer with noise:", *self._questions(), head, *sent, *self._spent(registry)])
+
+    def _sent(self, entries: Sequence[SentReport], registry: Registry | None) -> list[str]:
+        """List reports below the questions that they are about."""
+        by_metric: dict[str, list[str]] = {}
+        for entry in entries:
+            by_metric.setdefault(entry.metric, []).append(f"    {entry.words}")
+        declared = registry.metrics if registry else {}
+        questions = {id_: f"  {declared[id_].description} ({id_})" if id_ in declared else f"  {id_}" for id_ in by_metric}
+        return [line for id_, reports in by_metric.items() for line in (questions[id_], *reports)]
+
+    def _spent(self, registry: Registry | None) -> list[str]:
+        """Say what was spent of this month's budget."""
+        from datetime import UTC, datetime
+
+        from deniable.device.ledger import Ledger
+        from deniable.device.state import State
+        from deniable.limits.caps import budget_of
+
+        if registry is None:
+            return []
+        month = f"{datetime.now(UTC):%Y-%m}"
+        return [Ledger(State(state_root() / self.app), budget_of(registry)).spent(month).words(month)]
 
     # As a command of the tool
 

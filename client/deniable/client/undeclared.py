@@ -10,7 +10,7 @@ from deniable.messages.plural import plural
 from deniable.registry.metric import PER_SECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
     from deniable.registry import Metric
 
@@ -31,12 +31,25 @@ def undeclared(
     kind = metric.kind
     rule = fault.rule if kind.written or kind.open else kind.allowed(metric, fault.rule)
     declared = [value for value in metric.values if isinstance(value, str)]
+    lost = ""
     if _is_list(answer) and _is_of_option(metric, answer, fault):
+        lost = _lost(metric, len(answer))
         answer = next((option for option in answer if type(option) is not str or option not in declared), None)
     parts = list(islice(answer, _MOST)) if _is_list(answer) else [answer]
     mistaken = next((part for part in parts if type(part) is str and part not in declared), None)
     more = _none_of(metric) if answer is None else _of_another_type(metric, answer)
-    return ParameterError(f"{_seen(answer)} is not declared: {rule}{more or did_you_mean(mistaken, declared)}")
+    words = f"{_seen(answer)} is not declared: {rule}{more or did_you_mean(mistaken, declared)}"
+    return ParameterError(f"{words}{'' if words.endswith('?') or not lost else '.'}{lost}")
+
+
+def _lost(
+    metric: Metric,
+    options: int,  # of the answer, one of which is undeclared
+) -> str:
+    """Say that an undeclared option takes the others along; empty where they stay, or where there are none."""
+    if metric.other is not None or options == 1:
+        return ""
+    return " The whole answer is lost with it: declare `other` in metrics.toml, so that the other options stay"
 
 
 def became(
@@ -120,5 +133,5 @@ def _seen(answer: object, *, within: bool = False) -> str:
     return f"an object of type {type(answer).__name__}"
 
 
-def _is_list(answer: object) -> TypeGuard[Iterable[object]]:
+def _is_list(answer: object) -> TypeGuard[Collection[object]]:
     return any(type(answer) is kind for kind in _LISTS)  # `in` would call methods of a class of the host app

@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 _SIGNED = "metrics.signed.json"
 _DEFAULT = f"default: {REGISTRY}"
 _WIDTH = 100
+_EARNED = (
+    "// A new browser answers one question at first: it may spend as much as one report of the dearest metric, "
+    "and earns the rest in 30 days."
+)
+"""What the person who tries a page should know, where there is more than one question."""
 
 
 def registry(parser: argparse.ArgumentParser) -> Run:
@@ -195,12 +200,13 @@ def _show(arguments: argparse.Namespace) -> int:
     written = sheet(load(arguments.file))
     text = json.dumps(written, indent=2)
     name = Path(arguments.file).name
+    earned = f"{_EARNED}\n" if len(written["metrics"]) > 1 else ""
     if arguments.typescript:
         # A constant, so that a misspelt metric or answer does not compile.
-        print(f"// Written by: deniable registry show --typescript {name}\nexport default {text} as const;")
+        print(f"// Written by: deniable registry show --typescript {name}\n{earned}export default {text} as const;")
         return 0
     if arguments.script:
-        print(f"// Written by: deniable registry show --script {name}\nvar registry = {text};")
+        print(f"// Written by: deniable registry show --script {name}\n{earned}var registry = {text};")
         return 0
     if arguments.json:
         print(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,11 @@ from deniable.client import waiting
 from deniable.commands.parser import REGISTRY
 from deniable.commands.terminal import print_table
 from deniable.device.journal import Journal
+from deniable.device.ledger import Ledger
 from deniable.device.state import State
 from deniable.errors import ConfigurationError, RegistryError
 from deniable.evidence import with_names
+from deniable.limits.caps import budget_of
 from deniable.process.surroundings import state_root
 from deniable.registry import load
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from deniable.registry import Registry
 
 _FILE = "state.db"
-_HEADINGS = ("METRIC", "VERSION", "PERIOD", "SEGMENT", "PAYLOAD", "SAYS")
+_HEADINGS = ("METRIC", "VERSION", "PERIOD", "SEGMENT", "SENT AS BYTES", "SAYS")
 
 
 def sent(parser: argparse.ArgumentParser) -> Run:
@@ -51,7 +54,12 @@ def sent(parser: argparse.ArgumentParser) -> Run:
         else:
             print(f"nothing was sent by the app that keeps its state in {directory}, or it was forgotten since")
         if not arguments.json:
+            if any(entry.names for entry in entries):
+                print("What a report says may be true or drawn at random.")
             print("\n".join(waiting.lines(directory, off=None, exit=None, records=False, developed=True)))
+            if declared:
+                month = f"{datetime.now(UTC):%Y-%m}"
+                print(Ledger(State(directory), budget_of(declared)).spent(month).words(month))
         return 0
 
     return run

@@ -34,8 +34,22 @@ class SentReport:
     names: str = ""
 
     def __str__(self) -> str:
-        counted = f"{self.metric} (version {self.version}) for {self.period}{', ' * bool(self.segment)}{self.segment}"
-        return f"{counted}: {self.payload}{', sealed' * self.sealed}{f', which says {self.names}' if self.names else ''}"
+        version = f" (version {self.version})" if self.version > 1 else ""
+        return f"{self.metric}{version} for {self.words}"
+
+    @property
+    def words(self) -> str:
+        """What was sent, without the metric."""
+        counted = f"{self.period}{', ' * bool(self.segment)}{self.segment}"
+        return f"{counted}: {said(self.names, self.payload)}{', sealed' * self.sealed}"
+
+
+def said(
+    names: str,  # the answers that a report names; empty if it names none
+    payload: str,  # in hexadecimal
+) -> str:
+    """Say what a report says, and the bytes that say it."""
+    return f"{f'says {names}, ' if names else ''}sent as bytes {payload}"
 
 
 class Journal:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from math import inf
+from math import inf, isinf
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import StateError
@@ -53,6 +53,15 @@ class Spent:
     # lifetime, lifetime_left: for the lifetime; `lifetime_left` is infinite without a bound
     lifetime: float
     lifetime_left: float
+
+    def words(
+        self,
+        month: str,  # that of which it was read
+    ) -> str:
+        """Say what was spent in the month, with what a nat is."""
+        most = self.month + self.month_left
+        of = "" if isinf(most) else f" of {most:,.6g}"
+        return f"The answers of {month} have spent {self.month:,.6g}{of} nats, the unit of what answers give away."
 
 
 class _Lease:

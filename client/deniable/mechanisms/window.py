@@ -153,6 +153,14 @@ class Window(Scored):
         rounding, shift = noise
         return self._ring[(value * (self.points - 1) + rounding) // (self.domain_size - 1) + shift]  # type: ignore[no-any-return]
 
+    def window_of(
+        self,
+        payload: bytes,  # of one report
+    ) -> tuple[Fraction, Fraction]:
+        """Return which part of the range a report speaks for, as shares of it."""
+        cell, points = self.layout.unpack(payload)[1], self.blocks * self.length
+        return Fraction(max(0, cell - self.length + 1), points), Fraction(min(cell, points), points)
+
     @property
     def telling(self) -> Fraction:
         """The probability of a cell in the window of one of two answers. The windows of the least and the greatest are apart."""

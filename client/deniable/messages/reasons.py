@@ -236,8 +236,8 @@ CODES: Mapping[str, Reason] = {
     "missing_key": Reason("the upload came without its key", "see whether a proxy removes the header Authorization"),
     "unknown_key": Reason("the server does not know the DSN's key", f"{_KEY}; what waits is kept for two days"),
     "other_app": Reason(
-        "the DSN's key is of another app than metrics.toml",
-        "write the key of this app into the DSN: `deniable serve` prints one for each app; what waits is kept for two days",
+        "the DSN is not that of this app",
+        "write the DSN that `deniable serve` prints for it; what waits is kept for two days",
     ),
     **dict.fromkeys(
         ("not_found", "serves_ingest"),

@@ -76,7 +76,6 @@ A published metric is immutable: its reports can only be decoded as it was decla
 
 from __future__ import annotations
 
-import re
 import tomllib
 from decimal import Decimal
 from os import PathLike, pathsep
@@ -290,7 +289,9 @@ def parse(text: str, file: str = "metrics.toml", publication: Publication | None
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise _refusal(text, [_syntax_fault(text, file, str(error))]) from None
+        from deniable.registry.syntax import fault_of  # noqa: PLC0415 - only a text that is no TOML needs it
+
+        raise RegistryError([fault_of(text, file, str(error))]) from None
     faults = [Fault(file, *details) for details in document_faults(document)]
     if faults:
         raise _refusal(text, faults)
@@ -325,30 +326,6 @@ def made_of(document: dict[str, Any], text: str, file: str, publication: Publica
         relay=Relay(**document["relay"]) if "relay" in document else None,
         digest=sha256(text.encode()).hexdigest(),
     )
-
-
-def _syntax_fault(text: str, file: str, error: str) -> Fault:
-    from deniable.registry.places import repeated  # noqa: PLC0415 - only a registry with faults needs it
-
-    twice = repeated(text)
-    if twice and f"at line {twice[2]}," in error:
-        name, first, second = twice
-        return Fault(file, "-", f"{name} is on line {first} already: keep one of the two", line=second)
-    return Fault(file, "-", f"this is no valid TOML: {error}{_hint(text, error)}")
-
-
-def _hint(text: str, error: str) -> str:
-    """Say what to do about an error of the TOML reader, where its place tells."""
-    place = re.search(r"at line (\d+), column (\d+)", error)
-    if not place:
-        return ""
-    line, column = map(int, place.groups())
-    value = text.split("\n")[line - 1][column - 1 :].strip()
-    if value.startswith(("True", "False")):
-        return f"; write {'true' if value[0] == 'T' else 'false'} in lower case"
-    if error.startswith("Invalid date"):
-        return "; there is no such date"
-    return "; texts need quotes" if error.startswith("Invalid value") and value[:1].isalpha() else ""
 
 
 def _refusal(text: str, faults: list[Fault]) -> RegistryError:

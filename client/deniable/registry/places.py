@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from deniable.errors import Fault
 
 _KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
-_SYNTAX = re.compile(r"\(at line (\d+)")
 _QUOTES = re.compile(r"\"\"\"|'''")
 _DEEPEST = 4  # most parts of a dotted key
 
@@ -24,17 +23,15 @@ def placed(
     faults: Iterable[Fault],  # Faults of this file. A fault that has a line keeps it.
 ) -> list[Fault]:
     """Give each fault its line: that of the key that it names, else that of its table, else the first."""
-    lines, last = _lines(text), text.rstrip().count("\n") + 1
-    return [fault if fault.line else replace(fault, line=_line(lines, fault, last)) for fault in faults]
+    lines = _lines(text)
+    return [fault if fault.line else replace(fault, line=_line(lines, fault)) for fault in faults]
 
 
-def _line(lines: Mapping[tuple[str, ...], int], fault: Fault, last: int) -> int:
-    if not lines:
-        match = _SYNTAX.search(fault.rule)
-        return int(match[1]) if match else last
+def _line(lines: Mapping[tuple[str, ...], int], fault: Fault) -> int:
     table: tuple[str, ...] = () if fault.metric == "-" else ("metrics", fault.metric)
     if table and table not in lines:  # the head may be mistyped, as [metric."ui.theme"]
-        table = next((path for path in lines if path[1:] == table[1:]), table)
+        # or an id with a dot may lack its quotes, as [metrics.ui.theme]
+        table = next((path for path in lines if ".".join(path[1:]) == fault.metric), table)
     words: list[str] = re.findall(r"[a-zA-Z_][\w-]*", fault.rule)
     if isinstance(fault.value, str):
         words.insert(0, fault.value)  # for an unknown key, the value is the key
@@ -68,6 +65,11 @@ def repeated(text: str) -> tuple[str, int, int] | None:
             line = text.split("\n")[number - 1].strip()
             return line.partition("=")[0].strip() if key else line.partition("#")[0].strip(), first, number
     return None
+
+
+def key_of_line(text: str, line: int) -> tuple[str, ...]:
+    """Return the key on a line, with its table; empty if the line has none."""
+    return next(((*table, *key) for number, table, key in _declared(text) if number == line and key), ())
 
 
 def _declared(text: str) -> Iterator[tuple[int, tuple[str, ...], tuple[str, ...]]]:

@@ -13,6 +13,7 @@ from deniable.frozen import fields
 from deniable.messages.percent import meant_percent
 from deniable.registry import hierarchy, period
 from deniable.registry.answers import types
+from deniable.registry.answers.domain import SYNONYMS
 from deniable.registry.hierarchy import WORD
 from deniable.registry.keys import listed, meant
 from deniable.registry.relay import Relay, Shuffled
@@ -33,7 +34,7 @@ from deniable.registry.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from deniable.registry.answers.domain import Broken
     from deniable.registry.tables import Found
@@ -130,7 +131,7 @@ def _table_faults(name: str, table: object) -> Iterator[Found]:
         return
     known = [each.name for each in fields(made_of) if name != "caps" or each.name not in _IN_CODE_ONLY]
     yield from unknown_keys("-", f"of [{name}]", known, table, f"{name}.")
-    yield from missing_keys(name, table, example)
+    yield from missing_keys(name, USUAL.get(name, ()), table, example)
     yield from refused_values(name, made_of, {key: value for key, value in table.items() if key in known}, USUAL.get(name, {}))
 
 
@@ -156,48 +157,46 @@ def _generalize_faults(table: object, segments: dict[str, Any]) -> Iterator[Foun
 
 
 def _experiments_faults(table: object, segments: dict[str, Any]) -> Iterator[Found]:
-    example = '{ base = "control", planned = 0.02 }'
+    example, usual = '{ base = "control", planned = 0.02 }', USUAL["experiments"]
     if not isinstance(table, dict):
         yield "-", f"experiments: write a table of segments, such as {{ arm = {example} }}", table
         return
+    known = [each.name for each in fields(Experiment)]
     for name, declared in table.items():
-        arms = segments.get(name)
+        where, arms = f"experiments.{name}", segments.get(name)
         if not isinstance(arms, list) or len(arms) < 2:  # noqa: PLR2004
-            yield (
-                "-",
-                f"experiments.{name}: declare it under [segments], with two or more values, which are the arms",
-                ...,
-            )
+            yield "-", f"{where}: declare it under [segments], with two or more values, which are the arms", ...
+            arms = None
+        if not isinstance(declared, dict):
+            yield "-", f"{where}: write a table such as {example}", declared
             continue
-        if not isinstance(declared, dict) or not {"base", "planned"} <= set(declared):
-            yield "-", f"experiments.{name}: write a table such as {example}", declared
-            continue
-        known = [each.name for each in fields(Experiment)]
-        yield from unknown_keys("-", "of an experiment", known, declared, f"experiments.{name}.")
-        usual = {"base": arms[0], "planned": 0.5}
-        yield from refused_values(
-            f"experiments.{name}", Experiment, {key: declared[key] for key in declared if key in known}, usual
-        )
-        base, split = declared["base"], declared.get("split")
-        if isinstance(base, str) and base not in arms:
-            yield "-", f"experiments.{name}.base: write one of the arms, {listed(arms)}", base
-        if isinstance(split, dict) and split and set(split) != set(arms):
-            yield "-", f"experiments.{name}.split: write a number for each of the arms, {', '.join(arms)}", sorted(split)
+        yield from unknown_keys("-", "of an experiment", known, declared, f"{where}.")
+        yield from missing_keys(where, usual, declared, example)
+        yield from refused_values(where, Experiment, {key: declared[key] for key in declared if key in known}, usual)
+        base, split = declared.get("base"), declared.get("split")
+        if arms and isinstance(base, str) and base not in arms:
+            yield "-", f"{where}.base: write one of the arms, {listed(map(str, arms))}", base
+        if arms and isinstance(split, dict) and split and set(split) != set(arms):
+            yield "-", f"{where}.split: write a number for each of the arms, {', '.join(map(str, arms))}", sorted(split)
 
 
 def _metric_faults(
     id_: str, table: dict[str, Any], segments: dict[str, Any], keys: tuple[str, ...], grace: str
 ) -> Iterator[Found]:
-    unquoted = [key for key, value in table.items() if key not in keys and isinstance(value, dict)]
-    for key in unquoted:
+    inner = unquoted(table, keys)
+    for key, other in inner.items():
         full = f"{id_}.{key}"
-        yield id_, f'[metrics.{full}] is an id with a dot, which needs quotes: write [metrics."{full}"]', ...
-    if len(unquoted) == len(table) > 0:
+        yield full, f'[metrics.{full}] is an id with a dot, which needs quotes: write [metrics."{full}"]', ...
+        if not other.keys().isdisjoint(keys):
+            yield from _metric_faults(full, other, segments, keys, grace)
+    if len(inner) == len(table) > 0:
         return
-    yield from unknown_keys(id_, "of a metric", keys, {key: value for key, value in table.items() if key not in unquoted})
+    table = {key: value for key, value in table.items() if key not in inner}
+    yield from unknown_keys(id_, "of a metric", keys, table)
     # One mistyped key is one fault: it is not missing as well.
-    renamed = {meant(key, keys): value for key, value in table.items() if key not in keys and key not in unquoted}
-    table = {key: value for key, value in renamed.items() if key} | table
+    for key in [key for key in table if key not in keys]:
+        if (right := meant(key, keys)) is not None:
+            table.setdefault(right, table[key])
     for rule, value in chain(
         _domain_faults(table),
         _privacy_faults(table),
@@ -209,12 +208,21 @@ def _metric_faults(
         yield id_, rule, value
 
 
+def unquoted(table: dict[str, Any], keys: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Return the tables within that of a metric, by what stands after the dot: metrics whose ids lack their quotes."""
+    return {key: value for key, value in table.items() if key not in keys and isinstance(value, dict)}
+
+
 def _domain_faults(table: dict[str, Any]) -> Iterator[Broken]:
     try:
         kind = types.of(table.get("type"))
     except ParameterError as error:
         yield error.rule, error.value
-        return
+        near = meant_type(table.get("type"))
+        if near is None:
+            return
+        kind = types.of(near)
+        table = dict(table, type=near)
     yield from kind.faults(table)
     for key, value in table.items():
         if key not in kind.members and (names := types.having(key)):
@@ -231,6 +239,11 @@ def _domain_faults(table: dict[str, Any]) -> Iterator[Broken]:
             "other: write one of the values, or add it to values; it is reported for every answer that is not listed",
             table["other"],
         )
+
+
+def meant_type(name: object) -> str | None:
+    """Return the type that a name is, or that a mistyped one may have meant; None if there is none."""
+    return meant(SYNONYMS.get(name.lower(), name), types.TYPES) if isinstance(name, str) else None
 
 
 def _privacy_faults(table: dict[str, Any]) -> Iterator[Broken]:
@@ -272,7 +285,7 @@ def _shuffled_faults(table: dict[str, Any]) -> Iterator[Broken]:
     known = {key: value for key, value in shuffled.items() if key in names}
     broken = [
         *unknown_keys("", "of shuffled", names, shuffled, "shuffled."),
-        *missing_keys("shuffled", shuffled, example),
+        *missing_keys("shuffled", USUAL["shuffled"], shuffled, example),
         *refused_values("shuffled", Shuffled, known, USUAL["shuffled"]),
     ]
     yield from ((rule, value) for _, rule, value in broken)
@@ -375,7 +388,7 @@ def _public_faults(table: dict[str, Any]) -> Iterator[Broken]:
     public = table.get("public", False)
     if not isinstance(public, bool):
         yield "public: write true or false, without quotes", public
-    elif public and types.of(table["type"]).open:
+    elif public and types.of(meant_type(table.get("type")) or "boolean").open:
         yield "public: remove it, or list the answers; what a search finds may be a name", public
 
 

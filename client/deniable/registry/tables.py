@@ -278,6 +278,7 @@ Found = tuple[str, str, object]
 """A metric, a rule and the value that breaks it: a fault without its file."""
 
 USUAL: dict[str, dict[str, object]] = {
+    "experiments": {"base": "control", "planned": 0.5},
     "relay": {"operator": "somebody", "key": f"1:{'A' * 43}="},
     "shuffled": {"min": 2, "delta": "1e-300", "central": "1e-300"},
 }
@@ -291,9 +292,8 @@ def unknown_keys(where: str, of: str, known: Sequence[str], table: dict[str, Any
             yield where, f"{place}{key} is no key {of}: write {instead(key, known)}", ...
 
 
-def missing_keys(name: str, table: dict[str, Any], example: str) -> Iterator[Found]:
-    """Find keys of `USUAL` that a table lacks."""
-    needed = USUAL.get(name, {})
+def missing_keys(name: str, needed: Iterable[str], table: dict[str, Any], example: str) -> Iterator[Found]:
+    """Find needed keys that a table lacks."""
     mistyped = {meant(key, needed) for key in table if key not in needed}  # one of these is not missing as well
     for key in needed:
         if key not in table and key not in mistyped:

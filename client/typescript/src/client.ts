@@ -62,7 +62,10 @@ export interface Flushed {
   readonly sent: number;
   /** How many wait: for another try, or until they may travel. */
   readonly left: number;
-  /** Why some did not arrive, a code such as `unknown_key` or `no_answer`; empty if all did, or there were none. */
+  /**
+   * Why some did not arrive; empty if all did, or there were none. A code of the server such as `unknown_key`, `no_answer`,
+   * `too_old` (given up 48 hours after the first try), or `other_tab` (another tab of this site sends now, also what waits here).
+   */
   readonly why: string;
 }
 

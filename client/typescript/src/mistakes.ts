@@ -31,6 +31,7 @@ const REMEDIES: { readonly [code: string]: string } = {
   no_answer: `no answer came; start the server (\`deniable serve\`) at the DSN's host and port. If it runs, the page's policy needs it in connect-src, and DENIABLE_CORS_ORIGINS the page's origin; ${KEPT}`,
   no_tls: `no answer came by https://; write http:// in the DSN if the server of this machine has no TLS, as \`deniable serve\` has none. Else see whether the browser trusts its certificate; ${KEPT}`,
   unknown_key: "write the DSN that `deniable serve` prints",
+  other_app: "write the DSN that `deniable serve` prints for this app",
   unknown_metric: REGISTRY,
   unknown_version: REGISTRY,
   definition_mismatch: REGISTRY,
@@ -83,7 +84,8 @@ export function watch(client: Client, record: Record_): Record_ {
       const reason = Object.keys(now.dropped).find((each) => each in REASONS && now.dropped[each] !== dropped[each]);
       const { strict } = options;
       if (!queued && reason) tell(() => ofAnswer(client, reason, id, answer), strict && ["off", "unknown_metric"].includes(reason));
-      if (now.undeclared > undeclared) tell(() => ofAnswer(client, "undeclared", id, answer), strict);
+      // An option that counts as `other` is no undeclared answer to the client; to a developer it is a mistake all the same.
+      if (now.undeclared > undeclared || (queued && unlisted(client.options.registry.metrics[id]!, answer))) tell(() => ofAnswer(client, "undeclared", id, answer), strict);
       else if (queued) tell(() => ofAnswer(client, "clipped", id, answer));
       return queued;
     };
@@ -148,11 +150,21 @@ function undeclared(metric: SheetMetric, answer: unknown): string {
     ? `${type === "set" ? "an answer is a list or set of" : "an answer is one of"} ${listed.join(", ")}${values!.length > 20 ? " and others" : ""}`
     : `an answer is ${range ? `a number from ${range[0]} to ${range[1]}` : type === "key" ? "a whole number of 64 bits" : "a text"}`;
   const texts = (values ?? []).filter((value): value is string => typeof value === "string");
-  const parts = type === "set" && (Array.isArray(answer) || answer instanceof Set) ? [...answer] : [answer];
-  const odd = parts.find((part) => typeof part === "string" && !texts.includes(part));
-  const meant = typeof odd === "string" ? nearest(odd, texts) : "";
+  const option = unlisted(metric, answer);
+  const odd = option ?? answer;
+  const meant = typeof odd === "string" && !texts.includes(odd) ? nearest(odd, texts) : "";
   const instead = other !== null ? seen(other) : type === "number" ? (none ?? "the low end of the range") : "a random one";
-  return `${seen(answer)} is not declared: ${allowed}${meant || "."} If a report is made now, it says ${instead} instead`;
+  const report = "If a report is made now, it says";
+  const said = option === undefined ? `${report} ${instead} instead`
+    : other !== null ? `${report} ${instead} instead of ${seen(option)}, and the other options stay`
+    : `The whole answer is lost with ${seen(option)}: declare \`other\`, so that the other options stay. ${report} a random set instead`;
+  return `${seen(answer)} is not declared: ${allowed}${meant || "."} ${said}`;
+}
+
+/** The first text among the options of an answer that a set does not list. */
+function unlisted({ type, values }: SheetMetric, answer: unknown): string | undefined {
+  if (type !== "set" || !(Array.isArray(answer) || answer instanceof Set)) return undefined;
+  return [...answer].find((option): option is string => typeof option === "string" && !values!.some((value) => value === option));
 }
 
 function clipped({ range, unit }: SheetMetric, answer: unknown): string {

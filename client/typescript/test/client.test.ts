@@ -329,9 +329,26 @@ test("after a restart a batch has the same key; after 48 hours it is given up", 
   now += 2 * 3_600_000;
   assert.equal(failing.calls.length, 8);
   assert.deepEqual(new Set(failing.calls.map((call) => call.key)), new Set([key]));
-  await second.flush();
+  assert.deepEqual(await second.flush(), { sent: 0, left: 0, why: "too_old" });
   assert.equal(asked.calls.length, 0);
   assert.deepEqual(second.stats().dropped, { too_old: 1 });
+  await anything(second, "oue", "a");
+  assert.deepEqual(await second.flush(), { sent: 1, left: 0, why: "" });
+});
+
+test("while another tab sends, flush says so", async () => {
+  const asked = server();
+  const telemetry = client({ fetch: asked.fetch });
+  await anything(telemetry, "grr", "0");
+  const taken = { request: async (_: string, __: object, held: (lock: unknown) => Promise<void>) => held(null) };
+  const { navigator } = globalThis;
+  Object.defineProperty(globalThis, "navigator", { value: { locks: taken }, configurable: true, writable: true });
+  try {
+    assert.deepEqual(await telemetry.flush(), { sent: 0, left: 1, why: "other_tab" });
+  } finally {
+    Object.defineProperty(globalThis, "navigator", { value: navigator, configurable: true, writable: true });
+  }
+  assert.deepEqual(await telemetry.flush(), { sent: 1, left: 0, why: "" });
 });
 
 test("a withdrawal ends an upload that is on its way", async () => {

@@ -45,6 +45,8 @@ test("each mistake is named at once, with what to do, and once", async () => {
     [number, 1e9, /^deniable: mean: clipped: 1000000000 is beyond the range, /],
     [number, "12", /^deniable: mean: undeclared: "12" is not declared: an answer is a number from /],
     ["set", "a", /^deniable: set: undeclared: "a" is not declared: an answer is a list or set of "a", /],
+    ["set", ["a", "q"], /If a report is made now, it says "other" instead of "q", and the other options stay$/],
+    ["joint_set", ["a", "q"], /The whole answer is lost with "q": declare `other`, so that the other options stay\. If a report .* a random set/],
   ] as const) {
     const { record } = client();
     for (let time = 0; time < 2; time++) await record(id, answer);
@@ -128,7 +130,7 @@ test("what a server refuses, and that none answers, is said with the metric and 
   const problem = (code: string, detail: string) => ({ type: `urn:deniable:problem:${code}`, code, detail });
   const errors = [{ group: 0, code: "definition_mismatch", count: 1, detail: "the device's registry differs" }];
   for (const [answer, why, line, left] of [
-    [Response.json(problem("other_app", "the key is of app blog"), { status: 403 }), "other_app", /^deniable: upload: other_app: the key is of app blog$/, 1],
+    [Response.json(problem("other_app", "the key is of app blog"), { status: 403 }), "other_app", /^deniable: upload: other_app: the key is of app blog; write the DSN that `deniable serve` prints for this app$/, 1],
     [Response.json({ ...problem("all_rejected", "none"), errors }, { status: 422 }), "all_rejected", /^deniable: grr: definition_mismatch: the device's registry differs; write the registry of this page anew/, 0],
     [Response.json({ accepted: 0, rejected: 1, errors }, { status: 202 }), "definition_mismatch", /^deniable: grr: definition_mismatch: /, 0],
   ] as const) {

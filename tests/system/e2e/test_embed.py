@@ -46,7 +46,7 @@ def test_the_example_runs(tmp_path):
     assert again.startswith("deniable: while developing: this_period: ")
     assert "all reports of one answer, however many" in done.stdout
     assert "\n1 10.0\n" in done.stdout  # of this period already; spent over the lifetime: five kept responses at once
-    assert re.search(r"ui.theme \(version 1\) for \d{4}-W\d\d: 0[0-4], which says [a-z ]+$", done.stdout.strip())
+    assert re.search(r"ui.theme for \d{4}-W\d\d: says [a-z ]+, sent as bytes 0[0-4]$", done.stdout.strip())
     assert len(server.reports) == 1
 
 

@@ -12,6 +12,7 @@ from deniable.messages.plural import plural
 from deniable.registry import text
 from deniable.registry.answers.axis import read_number
 from deniable.registry.hierarchy import WORD
+from deniable.registry.keys import meant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +69,7 @@ def set_faults(table: dict[str, Any]) -> Iterator[Broken]:
     if "most" not in table:
         return
     most, values = table["most"], table.get("values")
-    options = len(values) if isinstance(values, list) else MAX_OPTIONS
+    options = MAX_OPTIONS if any(_values_faults(values, MAX_OPTIONS)) or not isinstance(values, list) else len(values)
     if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most < options:
         yield f"most: write the most options that people choose, a whole number from 1 to {options - 1}, or remove it", most
     elif table.get("joint") is True:
@@ -83,6 +84,7 @@ def number_faults(table: dict[str, Any]) -> Iterator[Broken]:
     unit, estimate = table.get("unit"), table.get("estimate")
     if scale not in _SCALES:
         yield f"scale: write {' or '.join(_SCALES)}", scale
+        scale = meant(str(scale), _SCALES)
     missing = [key for key in _NUMBER if key not in table]
     if len(missing) > 1:
         such = _and([f"{key} = {_NUMBER[key]}" for key in missing])

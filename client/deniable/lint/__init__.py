@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, datetime
 from fractions import Fraction
 from importlib.metadata import entry_points
 from itertools import chain
@@ -10,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from deniable import mechanisms, registry
-from deniable.declared import Declared, declare_all
+from deniable.declared import Declared, declare
 from deniable.errors import Fault, RegistryError
 from deniable.forecast import pools, space
 from deniable.forecast.precision import expected, people_needed
@@ -20,11 +21,12 @@ from deniable.limits.admission import admit
 from deniable.limits.allowance import Allowance
 from deniable.limits.caps import budget_of, caps_of, exceeding
 from deniable.limits.exposure import MANY_GROUPS, Exposure
+from deniable.lint import numbers
 from deniable.mechanisms.sets import OfSets
 from deniable.messages.lookalike import alike, nearest, spelt
-from deniable.registry.answers.axis import MOST_STEP_VALUES, read_number
-from deniable.registry.sound import read_sound
-from deniable.registry.tables import Budget, duration
+from deniable.registry.places import placed
+from deniable.registry.sound import Sound, read_sound
+from deniable.registry.tables import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,10 +49,6 @@ MANY_VALUES = 3
 
 LONG_SECONDS = 60
 """Seconds of the longest time of a range above which lint says how long reports by `timed` wait in memory."""
-
-_LONG = 1e9  # seconds; a longer time is treated alike
-_USUAL = {"us": 100_000, "ms": 10_000, "s": 60, "bytes": 1_000_000, "kB": 10_000, "MB": 100, "percent": 100}
-"""By unit, the least upper end of a range that is not suspiciously narrow."""
 
 MANY_REPORTS = 10_000
 """Reports that a release waits for above which lint reports a metric whose reports are about one of many parts each."""
@@ -93,29 +91,24 @@ def lint(
         return Lint(error.faults, (), ())
     loaded, faults = sound.registry, list(sound.faults)
     if loaded is None:
-        return Lint(sound.faults, (), ())
+        return Lint(tuple(_placed(path, sound.text, faults)), (), ())
     faults += [Fault(str(path), "-", rule) for rule in _unknown_mechanisms(loaded)]
+    declared, notes = _declared(loaded, sound, faults), list[Note]()
     faulty = {fault.metric for fault in faults}
-    notes, declared = [], list[Declared]()
+    usable = [ready for ready in declared if ready.metric == loaded.metrics[ready.metric.id]]
     warnings = [Fault(str(path), "-", rule, value) for rule, value in _file_doubts(loaded)]
-    for metric in loaded.metrics.values():
-        try:
-            (ready,) = declare_all(loaded, [metric])
-        except RegistryError as error:
-            faults += error.faults
-        else:
-            declared.append(ready)
-            mechanism = ready.mechanism
-            doubts = chain(
-                *(_doubts(metric), _mixed_doubts(metric)),
-                *(_large(loaded, metric, mechanism), _rare(metric, mechanism), _capped(metric)),
-            )
-            warnings += [Fault(str(path), metric.id, rule, value) for rule, value in doubts]
-            faults += [Fault(str(path), metric.id, rule) for rule in _mixed_faults(loaded, metric, users)]
-            if metric.id not in faulty:
-                notes.append(_note(loaded, ready))
+    for ready in (each for each in usable if not sound.stands_in(each.metric.id)):
+        metric, mechanism = ready.metric, ready.mechanism
+        doubts = chain(
+            *(_doubts(metric), _mixed_doubts(metric)),
+            *(_large(loaded, metric, mechanism), _rare(metric, mechanism), _capped(metric)),
+        )
+        warnings += [Fault(str(path), metric.id, rule, value) for rule, value in doubts]
+        faults += [Fault(str(path), metric.id, rule) for rule in _mixed_faults(loaded, metric, users)]
+        if metric.id not in faulty:
+            notes.append(_note(loaded, ready))
     today = datetime.now(UTC).date()
-    admission = admit(loaded, None, today) if sound.spends and len(declared) == len(loaded.metrics) else None
+    admission = admit(loaded, None, today) if sound.spends and len(usable) == len(loaded.metrics) else None
     exposed, table, legend = "", tuple[tuple[str, ...], ...](), tuple[str, ...]()
     if admission is not None and not faults:
         table, legend = tuple(spending.rows(loaded, admission, today)), tuple(spending.legend(loaded, today))
@@ -124,19 +117,39 @@ def lint(
         exposed = exposure.words
     if admission is not None:
         faults += admission.faults
-    elif sound.knows("-", "caps"):  # what is unknown of others does not matter
-        faults += [Fault(str(path), id_, rule) for id_, rule in exceeding(declared, caps_of(loaded), "[caps]")]
+    elif "caps" not in sound.left_out.get("-", ()):  # what is unknown of others does not matter
+        above = exceeding(declared, caps_of(loaded), "[caps]")
+        faults += [Fault(str(path), id_, rule) for id_, rule in above if sound.knows(id_, rule)]
     warnings = [warning for warning in warnings if sound.knows(warning.metric, warning.rule)]
-    lines = _placed(path, [*faults, *warnings])
+    lines = _placed(path, sound.text, [*faults, *warnings])
     in_order = sorted(lines[: len(faults)], key=lambda fault: (fault.file != str(path), fault.line))
     return Lint(tuple(in_order), tuple(lines[len(faults) :]), tuple(notes), exposed, table, legend)
 
 
-def _placed(path: str | Path, findings: Sequence[Fault]) -> list[Fault]:
+def _declared(loaded: Registry, sound: Sound, faults: list[Fault]) -> list[Declared]:
+    """Declare each metric, and add why it cannot be.
+
+    Then one with a mechanism that fits is in its place: what it asks for can be compared with the caps all the same.
+    """
+    declared: list[Declared] = []
+    for metric in loaded.metrics.values():
+        candidates: tuple[int, ...] = ()
+        try:
+            candidates = loaded.candidates(metric)
+        except RegistryError as error:
+            faults += error.faults
+        try:
+            declared.append(declare(loaded, metric, candidates))
+        except RegistryError as error:
+            faults += (fault for fault in error.faults if sound.knows(metric.id, fault.rule))
+            with suppress(RegistryError):
+                declared.append(declare(loaded, replace(metric, mechanism="auto", parameters=()), candidates))
+    return declared
+
+
+def _placed(path: str | Path, text: str, findings: Sequence[Fault]) -> list[Fault]:
     """Add to each finding its line in the registry. Findings in other files say their line themselves."""
-    if not findings:
-        return []
-    ours = iter(registry.refusal(str(path), [each for each in findings if each.file == str(path)]).faults)
+    ours = iter(placed(text, [each for each in findings if each.file == str(path)]))
     return [next(ours) if each.file == str(path) else each for each in findings]
 
 
@@ -291,8 +304,7 @@ def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     if float(metric.epsilon) > STRONG_EPSILON:
         rule = f"epsilon: above {STRONG_EPSILON:g} it gives the answer away with odds above 50 to 1; write less"
         yield rule, float(metric.epsilon)
-    yield from _number_doubts(metric)
-    yield from _moment_doubts(metric)
+    yield from numbers.doubts(metric)
     if "other" in metric.kind.members and not metric.kind.ordered and metric.other is None:
         many = "options" if metric.kind.options else "answers"
         rule = f"other is missing: write the {metric.kind.noun} for {many} that are not listed, which is one of the values"
@@ -320,48 +332,6 @@ def _mixed_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     if metric.shuffled and metric.shuffled.min < metric.min_reports:
         rule = f"shuffled.min: below min_reports a pool may be too small to be published; write {metric.min_reports} or more"
         yield rule, metric.shuffled.min
-
-
-def _number_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
-    if not metric.axis:
-        return
-    if metric.scale == "log" and metric.estimate == "mean":
-        yield "scale: the geometric mean is estimated, which is less than the mean; write 'linear' for the mean", metric.scale
-    low, high = metric.range
-    if metric.unit in _USUAL and metric.axis.high < _USUAL[metric.unit]:
-        rule = f"range ends at {high}, and {metric.unit} are often more: write a wider range, which costs little"
-        yield f"{rule}{'' if metric.scale == 'log' else ' on a logarithmic scale'}", ...
-    yield from _step_doubts(metric)
-    if metric.none is not None and not metric.axis.covers(read_number(metric.none)):
-        yield f"none: it is beyond the range, and is reported as the nearer end; write a number from {low} to {high}", metric.none
-
-
-def _moment_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
-    """Report what `timed` makes of a long range. Whether an app uses it, a registry does not say."""
-    longest = metric.longest_seconds
-    if longest is None:
-        return
-    end = f"{metric.range[1]} {metric.unit}"
-    travels = timedelta(seconds=min(longest, _LONG) + metric.delay_seconds)
-    if travels + timedelta(hours=1) > duration("grace", metric.grace):
-        rule = f"a time by `timed` travels {end} after its block begins, which is after the grace"
-        yield f"{rule} of {metric.grace}: write a shorter range if you use `timed`", ...
-
-
-def _step_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
-    if metric.axis is None or metric.estimate != "distribution" or metric.permanent:
-        if metric.step is not None:
-            rule = "step: remove it; it has an effect on the distribution of a number without epsilon_permanent only"
-            yield rule, metric.step
-        return
-    low, high = metric.axis.low, metric.axis.high
-    if metric.step is not None and not metric.step_values:
-        # Both are one to a metric, so the line is that of the key that is written.
-        key = "whole = true, or step = 1," if metric.step == "1" else f"step = {metric.step}"
-        yield f"{key} has no effect, since the range then has more than {MOST_STEP_VALUES} values; remove it", ...
-    integers = low.denominator == high.denominator == 1
-    if metric.step is None and integers and metric.scale == "linear" and high - low < MOST_STEP_VALUES:
-        yield "if answers are whole numbers, write whole = true: quantiles then are exact values", ...
 
 
 def _large(loaded: Registry, metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:

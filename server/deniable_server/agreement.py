@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from deniable.messages.plural import plural
 from deniable_aggregator.store.uploads import registries
+from deniable_aggregator.store.uploads.registries import OFF
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -64,7 +65,7 @@ class Agreement:
         if not self.differing:
             return ""
         if self.fault:
-            return "the file was edited and has faults"
+            return "the file was edited and was refused"
         return "the file was edited" if self.on_disk else "the file cannot be read"
 
     @property
@@ -76,6 +77,11 @@ class Agreement:
         who = f"all processes ({self.processes})" if every else f"{words(self.differing)} of {self.processes}"
         soon = " for a few seconds" if self.reloads and not self.fault else ""
         return f"About the registry: {self.state}. The one before is still in use by {who}{soon}."
+
+
+def has_loaded(process: Loaded) -> str:
+    """Say what a process has loaded."""
+    return "leaves the app off" if process.digest == OFF else f"has loaded {process.digest[:SHOWN]}"
 
 
 def _numbers(processes: Collection[Loaded]) -> dict[str, int]:

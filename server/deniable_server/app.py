@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from flask import Request, Response
     from flask.sessions import SecureCookieSession, SessionMixin
 
+    from deniable_server.sources import Files
+
 log = logging.getLogger("deniable.server")
 
 _STORE_SECONDS = 3.0  # an upload uses the store once or twice, and a device gives up after ten seconds
@@ -54,12 +56,12 @@ def create_app(
     client = settings.opened(_STORE_SECONDS)
     durability = settings.promise
     room = Room()
-    apps = {name: App.of(source, Store(client, name, durability, room)) for name, source in sources.inherited(settings).items()}
-    for name, app in apps.items():
-        if app.envelope and not app.envelope.is_fresh(datetime.now(UTC).date()):
-            log.warning(
-                "the signed registry of %s was valid until %s: devices do not use it any more", name, app.envelope.valid_until
-            )
+    files = sources.inherited(settings) or _read(settings)
+
+    def open_store(name: str) -> Store:
+        return Store(client, name, durability, room)
+
+    apps = {name: App.of(source, open_store(name)) for name, source in files.apps.items()}
     outage = Outage(settings.redis_url, user="server" if settings.serves == "all" else settings.serves, role="server")
     try:
         about.ping(client)
@@ -68,8 +70,7 @@ def create_app(
         outage.failed("", error)
     opener = Opener.read("" if settings.serves == "query" else settings.sealing_keys)
     for app in apps.values():
-        if settings.serves != "query" and (lack := opener.lacks(app.declared)):
-            log.warning("%s; until then its relay keeps them", lack)
+        _warn(app, opener if settings.serves != "query" else None)
     flask = _Server(__name__)
     flask.jinja_options = Flask.jinja_options | {"finalize": _printable}
     flask.config.update(SESSION_COOKIE_HTTPONLY=True, SESSION_COOKIE_SAMESITE="Lax", SESSION_COOKIE_NAME="deniable")
@@ -78,7 +79,8 @@ def create_app(
     roles = {"ingest": Keys(settings.ingest_keys), "read": Keys(settings.read_keys)}
     fixed = [Key(app, role, digest) for role, keys in roles.items() for app, digest in keys]
     ring = Ring([app.store for app in apps.values()], fixed, outage=outage)
-    known = Service(settings, apps, client, ring, Limits(client, settings), Sessions(client), opener, outage)
+    limits, sessions = Limits(client, settings), Sessions(client)
+    known = Service(settings, apps, client, ring, limits, sessions, opener, outage, open_store, files.off)
     flask.extensions["deniable"] = known
     trace.register(flask)  # first, so that every request has a number
     answered = counted.register(flask, known)
@@ -95,6 +97,24 @@ def create_app(
     if settings.serves != "query":
         flask.extensions["deniable.door"] = Door(known, answered, flask.wsgi_app)
     return flask
+
+
+def _read(settings: Settings) -> Files:
+    """Read the files where no first process of gunicorn has done so, and has said what is wrong."""
+    files = sources.read(settings)
+    for line in files.lines:
+        log.error("%s", line)
+    return files
+
+
+def _warn(app: App, opener: Opener | None) -> None:
+    """Log what is not as it should be with an app."""
+    if app.envelope and not app.envelope.is_fresh(datetime.now(UTC).date()):
+        log.warning(
+            "the signed registry of %s was valid until %s: devices do not use it any more", app.name, app.envelope.valid_until
+        )
+    if opener and (lack := opener.lacks(app.declared)):
+        log.warning("%s; until then its relay keeps them", lack)
 
 
 def _history(settings: Settings) -> tuple[Callable[[App], None], ...]:

@@ -59,7 +59,8 @@ def on_starting(server: Any) -> None:
     try:
         settings = Settings.from_environment()
         if settings.registry:  # else whatever needs one says so
-            sources.hand_on(settings)
+            for line in sources.hand_on(settings).lines:
+                server.log.error(line)
         with closing(settings.opened(_STORE_SECONDS)) as client, suppress(StoreError):  # the processes say that it is away
             settings.check(client, settings.promise)
     except DeniableError as error:
@@ -77,11 +78,11 @@ def on_starting(server: Any) -> None:
     def renew() -> None:
         """Have the processes read the registries anew, each under its requests. gunicorn would start other processes."""
         try:
-            for changed in sources.hand_on(settings):
-                server.log.warning(changed)
+            for line in sources.hand_on(settings).lines:
+                server.log.error(line)
         except (DeniableError, OSError) as error:
             reason = sources.fault(error)
-            server.log.error("the registry cannot be used, so the one before stays in use: %s", reason)  # noqa: TRY400
+            server.log.error("the registries cannot be used, so those before stay in use: %s", reason)  # noqa: TRY400
         server.kill_workers(signal.SIGHUP)  # which sends it; it ends nothing
 
     server.handle_hup = renew

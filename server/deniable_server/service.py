@@ -16,7 +16,7 @@ from deniable_aggregator.store.server.servers import is_one, primaries
 from deniable_server import sources
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from deniable.served_registry.signature import Envelope
     from deniable.wire.layout import Layout
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deniable_server.access.rate_limits import Limits
     from deniable_server.access.sealing_keys import Opener
     from deniable_server.settings import Settings
-    from deniable_server.sources import Source
+    from deniable_server.sources import Files, Source
 
 
 class Collected(NamedTuple):
@@ -84,11 +84,21 @@ class Service:
     sessions: Sessions  # the sessions of the dashboard
     opener: Opener  # opens what relays forward
     outage: Outage  # says why the store cannot be used
+    open_store: Callable[[str], Store]  # opens the store of an app
+    off: dict[str, str]  # why apps are off, by name: their files cannot be used
 
-    def renew(self) -> None:
-        """Read the registries anew, under running requests; if that raises, those before stay in use."""
-        read = sources.read_again(self.settings, self.apps)
-        self.apps.update({name: App.of(source, self.apps[name].store) for name, source in read.items()})
+    def renew(self) -> Files:
+        """Read the registries anew, under running requests. What cannot be used changes nothing; what is mended is served."""
+        files = sources.read(self.settings, {name: app.source for name, app in self.apps.items()})
+        for name, source in files.apps.items():
+            known = self.apps.get(name)
+            if known is None or known.source is not source:
+                store = known.store if known else self.open_store(name)
+                self.ring.serve(store)
+                self.apps[name] = App.of(source, store)
+        self.off.clear()
+        self.off.update(files.off)
+        return files
 
     def refusals(self) -> dict[Hashable, str]:
         """Return why servers of the store take no uploads, or no queries, each of which writes to the audit log."""

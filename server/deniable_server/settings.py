@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args, get_type_hints
 
 from deniable import registry
-from deniable.errors import ConfigurationError
+from deniable.errors import ConfigurationError, DeniableError
 from deniable.limits import admission
 from deniable.registry import published
 from deniable.served_registry.restrictions import Restriction
@@ -230,28 +230,37 @@ class Settings:
     def envelopes(
         self,
         registries: Mapping[str, Registry],  # By app. What is signed must be what they say.
-    ) -> dict[str, Envelope]:
-        """Read the signed registry of each app that has one. Devices check the signature."""
+    ) -> tuple[dict[str, Envelope], dict[str, DeniableError]]:
+        """Read the signed registry of each app that has one; return them, and why others cannot be used.
+
+        Both are by app. An error of a file that is of no known app is under an empty name: any app without a signed registry may
+        have meant it. Devices check the signature.
+        """
         envelopes: dict[str, Envelope] = {}
+        errors: dict[str, DeniableError] = {}
         for path in published.paths(self.signed_registry):
             try:
                 envelope = Envelope.read(Path(path).read_bytes())
             except OSError as error:
-                raise ConfigurationError(f"DENIABLE_SIGNED_REGISTRY names readable files; {error}") from None
+                errors[""] = ConfigurationError(f"DENIABLE_SIGNED_REGISTRY names readable files; {error}")
+                continue
             if envelope is None:
-                raise ConfigurationError(
-                    f"DENIABLE_SIGNED_REGISTRY names files that `deniable registry sign` made; {path} is none"
-                )
-            signed = Restriction.read(envelope.text)
+                rule = "DENIABLE_SIGNED_REGISTRY names files that `deniable registry sign` made"
+                errors[""] = ConfigurationError(f"{rule}; {path} is none")
+                continue
+            try:
+                signed = Restriction.read(envelope.text)
+            except DeniableError as error:
+                errors[""] = error
+                continue
             if signed.app in envelopes:
                 raise ConfigurationError(f"DENIABLE_SIGNED_REGISTRY names one file for each app; {signed.app} has two")
+            envelopes[signed.app] = envelope
             served = registries.get(signed.app)
             if served is None or Restriction.of(registry.load(served.file)) != signed:
-                raise ConfigurationError(
-                    f"{path} says something else than this server's registry for {signed.app}: sign its metrics.toml again"
-                )
-            envelopes[signed.app] = envelope
-        return envelopes
+                rule = f"{path} says something else than this server's registry for {signed.app}"
+                errors[signed.app] = ConfigurationError(f"{rule}: sign its metrics.toml again")
+        return envelopes, errors
 
 
 VARIABLES: dict[str, str] = {f"DENIABLE_{each.name.upper()}": str(each.default) for each in fields(Settings)}

@@ -1,4 +1,4 @@
-"""What a server reads from the files that its settings name: all of it, or nothing if anything has a fault.
+"""What a server reads from the files that its settings name, app by app: a fault in the files of one app stops no other.
 
 gunicorn's first process reads them once, and the processes that it starts inherit what it read. So a file that is edited with
 faults stops none of them.
@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.declared import versions
-from deniable.errors import ConfigurationError, RegistryError
-from deniable.registry.published import identity, identity_on_disk, paths
+from deniable.errors import ConfigurationError, Fault, RegistryError
+from deniable.limits import admission
+from deniable.registry import comparison, published
+from deniable.registry.published import Faulty, identity, identity_on_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from deniable.declared import Declared
     from deniable.errors import DeniableError
@@ -31,68 +33,100 @@ class Source(NamedTuple):
     path: str  # the file or folder that it was read from
     identity: str  # of its files, as in `deniable.registry.published`
 
+    @classmethod
+    def of(cls, registry: Registry, envelope: Envelope | None, path: str) -> Source:
+        """Return the source of a registry that was just read."""
+        return cls(registry, versions(registry), envelope, path, identity(registry))
+
     @property
     def on_disk(self) -> str:
         """The identity of what the path has now; empty if it cannot be read."""
         return identity_on_disk(self.registry, self.path)
 
 
-_inherited: dict[tuple[str, str], dict[str, Source]] = {}
+class Files(NamedTuple):
+    """What was read."""
+
+    apps: dict[str, Source]  # what can be served, by app, in the order of the files
+    faulty: tuple[Faulty, ...]  # the other files: their app goes on with what was read before, or is off
+
+    @property
+    def off(self) -> dict[str, str]:
+        """Why each other app is off, by its name; a file that does not name its app is left out."""
+        return {each.app: fault(each.error) for each in self.faulty if each.app and each.app not in self.apps}
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """A line for each file that cannot be used: what follows from it, and why."""
+        for path, app, error in self.faulty:
+            if app in self.apps:
+                yield f"the edited registry of {app} cannot be used, so the one before stays in use: {fault(error)}"
+            else:
+                yield f"{app or path} is off, and devices keep its reports, until this is mended: {fault(error)}"
+
+
+_inherited: dict[tuple[str, str], Files] = {}
 """What gunicorn's first process read, by the settings that name the files."""
 
 
-def read(settings: Settings) -> dict[str, Source]:
-    """Read the files, by app, in their order; raise for whatever would stop a server."""
-    registries = settings.registries()
-    return of(registries, settings.envelopes(registries), paths(settings.registry))
-
-
-def read_again(
+def read(
     settings: Settings,
-    apps: Collection[str],  # those of the files as they were read before, in their order
-) -> dict[str, Source]:
-    """Read the files anew, as `read` does; raise also if they are of other apps."""
-    loaded = read(settings)
-    if list(loaded) != list(apps):
-        rule = "stop this and start it again to serve another app"
-        raise ConfigurationError(f"the app was {', '.join(apps)} and is {', '.join(loaded)}: {rule}")
-    return loaded
+    before: Mapping[str, Source] | None = None,  # what was read before; a change that breaks it is a fault
+) -> Files:
+    """Read the files; raise if no app can be served, or if two files are of one."""
+    before = before or {}
+    loaded, faulty = published.tried(settings.registry, admission.load_all)
+    if not loaded and not faulty:
+        raise ConfigurationError("DENIABLE_REGISTRY is not set: it names the metrics.toml to serve")
+    envelopes, unsigned = settings.envelopes(loaded)
+    names = {*loaded, *(each.app for each in faulty)}
+    if strangers := [error for app, error in unsigned.items() if app not in names and "" not in names]:
+        unsigned[""] = strangers[0]
+    bad = {each.path: each for each in faulty}
+    named = dict(zip((path for path in published.paths(settings.registry) if path not in bad), loaded.items(), strict=True))
+    former = {source.path: source for source in before.values()}
+    for path, (app, registry) in named.items():
+        error = unsigned.get(app) or (unsigned.get("") if app not in envelopes else None)
+        if error is None and path in former:
+            error = _broken(former[path], registry)
+        if error is not None:
+            bad[path] = Faulty(path, former[path].registry.app if path in former else app, error)
+    apps: dict[str, Source] = {}
+    for path in published.paths(settings.registry):
+        if path not in bad:
+            app, registry = named[path]
+            apps[app] = Source.of(registry, envelopes.get(app), path)
+        elif path in former:
+            bad[path] = bad[path]._replace(app=former[path].registry.app)
+            apps[bad[path].app] = former[path]
+    if not apps:
+        raise _joined([each.error for each in bad.values()])
+    return Files(apps, tuple(bad.values()))
 
 
-def of(
-    registries: Mapping[str, Registry],  # by app
-    envelopes: Mapping[str, Envelope],  # by app, of those that have one
-    places: Sequence[str],  # the files and folders of the registries, in their order
-) -> dict[str, Source]:
-    """Return the sources of registries that were just read, by app."""
-    return {
-        app: Source(registry, versions(registry), envelopes.get(app), path, identity(registry))
-        for (app, registry), path in zip(registries.items(), places, strict=True)
-    }
+def _broken(before: Source, now: Registry) -> RegistryError | None:
+    """Return what a registry would break if it took the place of another, as `deniable registry publish` decides it."""
+    breaking = [change for change in comparison.diff(before.registry, now) if change.breaking]
+    faults = [Fault(now.file, change.metric, f"{change.what}, or write it as it was") for change in breaking]
+    return RegistryError(faults) if faults else None
 
 
-def hand_on(settings: Settings) -> list[str]:
-    """Read the files for this process and those that it forks; if that raises, they have what was read before.
+def _joined(errors: list[DeniableError]) -> DeniableError:
+    """Return one error for several."""
+    return errors[0] if len(errors) == 1 else ConfigurationError("\n".join(map(str, errors)))
 
-    Returns
-    -------
-    For each metric that means something else now, in the same version, a sentence that says so.
-    """
+
+def hand_on(settings: Settings) -> Files:
+    """Read the files for this process and those that it forks; if that raises, they have what was read before."""
     files = settings.registry, settings.signed_registry
-    before = _inherited.get(files, {})
-    now = _inherited[files] = read_again(settings, before) if before else read(settings)
-    remedy = "raise `version`; apps that have the former definition are refused"
-    return [
-        f"{app}: {id_} says something else under version {version}: {remedy}"
-        for app, source in before.items()
-        for (id_, version), declared in now[app].versions.items()
-        if (former := source.versions.get((id_, version))) and former.fingerprint != declared.fingerprint
-    ]
+    before = _inherited.get(files)
+    _inherited[files] = read(settings, before.apps if before else None)
+    return _inherited[files]
 
 
-def inherited(settings: Settings) -> dict[str, Source]:
-    """Return what was handed on; else read the files."""
-    return _inherited.get((settings.registry, settings.signed_registry)) or read(settings)
+def inherited(settings: Settings) -> Files | None:
+    """Return what was handed on, or None."""
+    return _inherited.get((settings.registry, settings.signed_registry))
 
 
 def fault(error: DeniableError | OSError) -> str:

@@ -284,6 +284,12 @@ def test_metrics_stand_by_what_happened(app, client):
     (line,) = [each for each in change["lines"] if each["value"] is True]
     dark = next(row for row in rows if row["metric"] == "ui.dark")
     assert float(dark["estimate"]) == line["points"][-1]["estimate"]
+    assert {row["metric"]: row["unit"] for row in rows} == {
+        "ui.dark": "share",
+        "usage.hour": "share",
+        "wide": "share",
+        "ui.choice": "",
+    }
     assert float(dark["difference"]) == line["change"]["difference"]
     assert [float(dark[name]) for name in ("diff_low_all", "diff_high_all")] == line["change"]["simultaneous"]
     assert float(dark["p_holm"]) == pytest.approx(2 * line["change"]["p_value"])  # of two metrics with tests
@@ -494,10 +500,10 @@ def test_the_numbers_are_those_of_the_api(app, client):
         matches = [
             float(number) for cell in row[1:] for number in re.findall(r"-?[\d.]+", cell.replace(MINUS, "-").replace(",", ""))
         ]
-        statement = [estimate["frequency"], *estimate["interval"], *estimate["simultaneous"]]
+        statement = [estimate["estimate"], *estimate["interval"], *estimate["simultaneous"]]
         assert matches == pytest.approx([100 * number for number in statement], abs=0.05 + 1e-9)
     assert rows[4][1].startswith(MINUS)
-    assert answer["estimates"][4]["frequency"] < -0.2
+    assert answer["estimates"][4]["estimate"] < -0.2
 
 
 @pytest.mark.parametrize("path", ["/m/{}", "/m/{}/compare?a=2026-11-20&b=2026-11-21"])
@@ -528,7 +534,7 @@ def test_the_consistent_view(app, client):
     assert sum(row["consistent"] for row in answer["estimates"]) == pytest.approx(1)
     assert "These shares are consistent" in html
     assert answer["lowered_by"] == pytest.approx(
-        max(row["frequency"] - row["consistent"] for row in answer["estimates"] if row["consistent"])
+        max(row["estimate"] - row["consistent"] for row in answer["estimates"] if row["consistent"])
     )
     assert "points, so that all sum to 100%." in html
     assert re.search(r'<a href="[^"]*view=consistent" aria-current="true">Consistent</a>', html)
@@ -755,7 +761,7 @@ def test_values_as_a_file(app, client):
         headers = client.get(f"/api/v1/metrics/ui.choice{query}", headers=head).get_json()
         assert name == 'attachment; filename="shop-ui.choice-values.csv"'
         assert [row["value"] for row in rows] == LABELS
-        assert [float(row["estimate"]) for row in rows] == [each["frequency"] for each in headers["estimates"]]
+        assert [float(row["estimate"]) for row in rows] == [each["estimate"] for each in headers["estimates"]]
         assert [[float(row["low"]), float(row["high"])] for row in rows] == [each["interval"] for each in headers["estimates"]]
         assert {float(row["level"]) for row in rows} == {headers["level"]}
         values = {name: headers[name] for name in ("version", "segment", "mechanism")} | headers["days"]

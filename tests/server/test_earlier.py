@@ -56,7 +56,7 @@ def test_what_was_published_before_is_shown_apart(changed):
     publish(shop, "theme", [0] * 300)
     answer = shop.get("/api/v1/metrics/theme").get_json()
     assert (answer["n"], answer["earlier"][0]["n"]) == (300, 400)
-    light, dark, _ = (row["frequency"] for row in answer["estimates"])
+    light, dark, _ = (row["estimate"] for row in answer["estimates"])
     assert light - dark > 0.4
     assert answer["earlier"][0]["estimates"] == before["theme"]["estimates"]
 

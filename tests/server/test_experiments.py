@@ -225,7 +225,11 @@ def test_rows_compare_arms_for_all_looks(shop, metric):
         answer = answered(shop, f"{metric}/compare?a={segment}={base}&b={segment}={other}")
         query = {"metrics": [metric], "dimensions": [segment, "value"], "compare": {"dimension": segment, "base": base}}
         rows = shop.http.post("/api/v1/query", json=query, headers={"Authorization": f"Bearer {READ}"}).get_json()["rows"]
-        results = {row["value"]: [row[name] for name in ("difference", "diff_low", "diff_high", "p")] for row in rows if row["p"]}
+        results = {
+            row["value"]: [row[name] for name in ("difference", "diff_low", "diff_high", "p_value")]
+            for row in rows
+            if row["p_value"]
+        }
         assert results == {
             each["label"]: [each["difference"], *each["interval"], each["p_value"]] for each in answer["differences"]
         }
@@ -412,7 +416,7 @@ def test_a_query_and_the_page_test_arms_alike(three, metric, base, level):
             body = answered(three, f"{metric}/compare?a=arm={base}&b=arm={arm}&level={level}")
             page_says = {row["label"]: (row["p_holm"], row["differs"], *row["simultaneous"]) for row in body["differences"]}
             names = ("p_holm", "differs", "diff_low_all", "diff_high_all")
-            tested = {row["value"]: tuple(map(row.get, names)) for row in answer["rows"] if row["arm"] == arm and row["p"]}
+            tested = {row["value"]: tuple(map(row.get, names)) for row in answer["rows"] if row["arm"] == arm and row["p_value"]}
             assert tested.keys() == page_says.keys()
             for label, row in tested.items():
                 assert row == pytest.approx(page_says[label], rel=1e-9), (label, row)

@@ -133,7 +133,7 @@ def test_an_owner_sees_what_was_accepted_and_refused(filled, admin):
     assert one["estimates"][0]["stderr"] > 0
     today = one["periods"][0]
     assert filled.get(f"/api/v1/live/plugin?period={today}&level=0.5", admin).get_json()["n"] == 45
-    assert filled.get("/api/v1/live/plugin?period=2001-01-01", admin).get_json()["estimates"][0]["frequency"] is None
+    assert filled.get("/api/v1/live/plugin?period=2001-01-01", admin).get_json()["estimates"][0]["estimate"] is None
     assert filled.get("/api/v1/metrics/plugin").get_json()["n"] == 0
 
 

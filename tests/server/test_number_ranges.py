@@ -119,7 +119,7 @@ def test_ranges_are_compared_and_have_no_trend(over_days):
     assert (mean["value"], share["value"]) == ("geometric_mean", "..100")
     assert share["diff_low"] < 0 < share["diff_high"]
     assert mean["diff_low"] < 1 < mean["diff_high"]
-    assert (share["p"], share["reason"]) == (pytest.approx(1, abs=0.9), None)
+    assert (share["p_value"], share["reason"]) == (pytest.approx(1, abs=0.9), None)
     _, trend = rows(over_days, **query, date_range=[day(9), day(6)], include=["trend"])
     assert (trend["trend"], trend["reason"]) == (
         None,

@@ -149,7 +149,7 @@ def test_the_values_of_a_number_with_a_step(numbers, answered):
     assert median["interval"][0] <= 4.5 <= median["interval"][1] or median["value"] in (4, 5)
     values = number["values"]
     assert [(item["value"], item["label"], item["n"]) for item in values] == [(name, name, 2000) for name in "12345"]
-    assert sum(item["frequency"] for item in values) == pytest.approx(1)
+    assert sum(item["estimate"] for item in values) == pytest.approx(1)
     for item, true in zip(values, (0.3, 0, 0, 0.2, 0.5), strict=True):
         assert item["simultaneous"][0] < true < item["simultaneous"][1]
     browse = numbers.flask.test_client().get

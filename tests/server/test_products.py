@@ -51,7 +51,7 @@ def test_the_table_of_two_factors(serve):
     """Each value of a factor has its share, whatever the other is, with its own error: in the answer, and at the table's edge."""
     served = serve(REGISTRY)
     body = ask(served, [("light", "no")] * 1500 + [("dark", "yes")] * 1000 + [("dark", "later")] * 500)
-    margins, cells = body["association"]["margins"], [row["frequency"] for row in body["estimates"]]
+    margins, cells = body["association"]["margins"], [row["estimate"] for row in body["estimates"]]
     mechanism = served.app.highest["both"].mechanism
     assert [row["value"] for row in margins["export"]] == ["no", "yes", "later"]
     for name, sums in (
@@ -59,7 +59,7 @@ def test_the_table_of_two_factors(serve):
         ("export", [cells[place] + cells[place + 3] for place in range(3)]),
     ):
         for row, total in zip(margins[name], sums, strict=True):
-            assert row["frequency"] == pytest.approx(total)
+            assert row["estimate"] == pytest.approx(total)
             # Whether a report names one of k of the cells is one coin toss of probability k q + f (p - q).
             k = 6 / len(sums)
             named = k * mechanism.q + total * (mechanism.p - mechanism.q)
@@ -70,7 +70,7 @@ def test_the_table_of_two_factors(serve):
     table = page.partition('<table class="crossed">')[2].partition("</table>")[0]
     shares = re.findall(r"<b>([^<]+)%</b>", table)
     answer = [*cells[:3], margins["theme"][0], *cells[3:], margins["theme"][1], *margins["export"]]
-    answer = [each["frequency"] if isinstance(each, dict) else each for each in answer]
+    answer = [each["estimate"] if isinstance(each, dict) else each for each in answer]
     assert [float(each.replace("\N{MINUS SIGN}", "-")) for each in shares] == pytest.approx([100 * e for e in answer], abs=0.06)
     assert "any export" in table
 
@@ -86,4 +86,4 @@ def test_no_association_where_the_mechanism_has_none(serve):
     served = serve(REGISTRY.replace("epsilon = 3", 'epsilon = 3\nmechanism = "general_hadamard"'))
     body = ask(served, [("light", "no")] * 300)
     assert body["association"] is None
-    assert body["estimates"][0]["frequency"] > 0.5
+    assert body["estimates"][0]["estimate"] > 0.5

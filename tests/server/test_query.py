@@ -25,7 +25,7 @@ pytestmark = pytest.mark.divided_too
 
 def plausible_shares(mechanism, body):
     """Return the shares from which the errors of an answer are computed."""
-    frequency = np.array([row["frequency"] for row in body["estimates"]])
+    frequency = np.array([row["estimate"] for row in body["estimates"]])
     return plausible(frequency, np.full(len(frequency), mechanism.variance(0, body["n"]) ** 0.5))
 
 
@@ -47,7 +47,7 @@ def test_a_metric_before_any_report(served):
     """Without reports the numbers are null, not zero."""
     body = served.get("/api/v1/metrics/ui.theme").get_json()
     assert body["n"] == 0
-    assert body["estimates"][0]["frequency"] is None
+    assert body["estimates"][0]["estimate"] is None
     assert body["estimates"][0]["interval"] == [None, None]
     assert {each["count"] for each in body["estimates"]} == {None}
 
@@ -65,13 +65,13 @@ def test_estimates_are_the_decoders(served):
     selected, together = estimate.selected_interval(detected, 0.9), estimate.interval(0.9, simultaneous=True)
     assert [row["value"] for row in body["estimates"]] == ["light", "dark", "system"]
     for i, row in enumerate(body["estimates"]):
-        assert row["frequency"] == estimate.frequency[i]
+        assert row["estimate"] == estimate.frequency[i]
         assert row["count"] == estimate.count[i]
         assert row["stderr"] == estimate.stderr[i]
         assert row["interval"] == [selected[0][i], selected[1][i]]
         assert row["interval_kind"] == ("selected" if detected[i] else "pointwise")
         assert row["simultaneous"] == [together[0][i], together[1][i]]
-    assert math.isclose(sum(row["frequency"] for row in body["estimates"]), 1)
+    assert math.isclose(sum(row["estimate"] for row in body["estimates"]), 1)
     assert (body["n"], body["level"]) == (100, 0.9)
     assert body["unallocated"] is None  # all answers are listed
     assert datetime.fromisoformat(body["updated"]) in (hour, hour + timedelta(hours=1))
@@ -270,7 +270,7 @@ def test_what_is_not_published_has_one_shape(served):
     never = served.get("/api/v1/metrics/ui.theme").get_json()
     period = served.get("/api/v1/metrics/ui.theme?period=2020-01-01").get_json()
     assert (never["n"], never["closed"], never["included"], never["updated"]) == (0, False, [], None)
-    assert {each["frequency"] for each in never["estimates"]} == {None}
+    assert {each["estimate"] for each in never["estimates"]} == {None}
     assert {name for name in never if never[name] != period[name]} == {"period"}
     listed = served.get("/api/v1/metrics").get_json()["metrics"][0]
     assert {name: listed[name] for name in ("n", "updated", "next_release")} == {

@@ -111,7 +111,7 @@ def test_rows_are_the_estimates_of_the_other_endpoints(filled):
         (item["label"], body["n"], True) for item in body["estimates"]
     ]
     for row, item in zip(table_rows, body["estimates"], strict=True):
-        assert (row["estimate"], row["stderr"], row["detected"]) == (item["frequency"], item["stderr"], item["detected"])
+        assert (row["estimate"], row["stderr"], row["detected"]) == (item["estimate"], item["stderr"], item["detected"])
         assert [row["low_all"], row["high_all"]] == pytest.approx(item["simultaneous"])
         assert row["low_all"] < row["low"] < row["estimate"] < row["high"] < row["high_all"]
     series = filled.get("/api/v1/metrics/theme/series?segment=platform=linux").get_json()
@@ -145,7 +145,7 @@ def test_a_value_of_a_segment_is_compared_with_another(filled):
     for item in body["differences"]:
         row = macos[item["label"]]
         assert [row["diff_low_all"], row["diff_high_all"]] == pytest.approx(item["simultaneous"])
-        assert [row["difference"], row["diff_low"], row["diff_high"], row["p"]] == [
+        assert [row["difference"], row["diff_low"], row["diff_high"], row["p_value"]] == [
             item["difference"],
             *item["interval"],
             item["p_value"],
@@ -162,9 +162,9 @@ def test_yes_and_no_are_one_hypothesis(shop):
     query = {"metrics": ["update"], "dimensions": ["segment_version", "value"]}
     query["filters"] = [["is", "segment_version", ["1.0", "2.0"]]]
     compared = ask(shop, **query, compare={"dimension": "segment_version", "base": "1.0"})["rows"]
-    tested = [row for row in compared if row["p"] is not None]
+    tested = [row for row in compared if row["p_value"] is not None]
     assert [row["value"] for row in tested] == ["no", "yes"]
-    assert [row["p_holm"] for row in tested] == pytest.approx([row["p"] for row in tested])
+    assert [row["p_holm"] for row in tested] == pytest.approx([row["p_value"] for row in tested])
     one = ask(shop, metrics=["update"], filters=[["is", "segment_version", ["2.0"]]])["rows"]
     assert [row["low_all"] for row in one] == pytest.approx([row["low"] for row in one])
     headers = {"Authorization": f"Bearer {READ}"}
@@ -179,7 +179,7 @@ def test_a_time_is_compared_with_the_range_before(filled):
     query = {"metrics": ["wait"], "compare": {"date_range": "previous"}, "filters": [["is", "value", ["mean"]]]}
     table_rows = rows(filled, **query, dimensions=["time", "value"], date_range=[day(5), day(2)])
     last = table_rows[-1]
-    assert (last["period"], last["difference"], last["p"]) == (day(2), body["difference"], body["p_value"])
+    assert (last["period"], last["difference"], last["p_value"]) == (day(2), body["difference"], body["p_value"])
     assert [last["diff_low"], last["diff_high"]] == body["interval"]
     assert {row["difference"] for row in table_rows[:-1]} <= {None}
     assert rows(filled, **query, date_range=[day(5), day(2)])[0]["difference"] == body["difference"]
@@ -855,7 +855,7 @@ def test_what_has_no_answer_says_why(filled):
     base = rows(filled, metrics=["theme"], dimensions=["value", "platform"], compare={"dimension": "platform", "base": "linux"})
     assert {row["reason"] for row in base if row["platform"] == "linux"} == {"it is the base"}
     alone = {"metrics": ["theme"], "date_range": [day(6), day(5)], "compare": {"date_range": "previous"}}
-    assert reasons(**alone) == {f"nothing is published from {day(8)} to {day(7)}, the range before"}
+    assert reasons(**alone) == {f"nothing is published on {day(7)}, the range before"}
 
 
 def test_a_number_over_time_has_its_means(serve):
@@ -943,6 +943,16 @@ def test_a_trial_begins_with_its_first_release(over_days):
     )
 
 
+def test_periods_that_are_not_published_yet_are_compared_with_nothing(over_days):
+    """The last of a range may be open: as many periods before it are taken as of the range are published."""
+    compared = {"compare": {"date_range": "previous"}, "filters": [["is", "value", ["mean"]]], "metrics": ["wait"]}
+    (row,) = rows(over_days, date_range=[day(7), day(2)], **compared)
+    assert (row["from"], row["to"], row["base_from"], row["base_to"]) == (day(7), day(6), day(9), day(8))
+    assert row["note"] is None
+    by_day = rows(over_days, date_range=[day(7), day(2)], dimensions=["time", "value"], **compared)
+    assert [(each["period"], each["base_to"]) for each in by_day] == [(day(7), day(9)), (day(6), day(8))]
+
+
 def test_a_shorter_range_before_is_remarked_upon(over_days):
     compared = {"date_range": [day(8), day(5)], "compare": {"date_range": "previous"}, "filters": [["is", "value", ["mean"]]]}
     (row,) = rows(over_days, metrics=["wait"], **compared)
@@ -972,8 +982,8 @@ def test_quantiles_are_compared_and_say_that_they_have_no_trend(over_days, value
     compared = rows(over_days, **query, **previous)
     assert [row["value"] for row in compared] == values
     assert all(row["diff_low"] <= row["difference"] <= row["diff_high"] and row["reason"] is None for row in compared)
-    assert all((row["diff_low"] <= 0 <= row["diff_high"]) == (row["p"] >= 0.05) for row in compared)
-    assert all(row["p_holm"] >= row["p"] for row in compared)
+    assert all((row["diff_low"] <= 0 <= row["diff_high"]) == (row["p_value"] >= 0.05) for row in compared)
+    assert all(row["p_holm"] >= row["p_value"] for row in compared)
     trend = {row["value"]: row for row in rows(over_days, **query, date_range=[day(9), day(6)], include=["trend"])}
     assert (trend["p50"]["trend"], trend["p50"]["reason"]) == (
         None,

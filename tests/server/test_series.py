@@ -96,7 +96,7 @@ def test_each_point_is_the_estimate_of_its_period(shop):
         lines = {line["value"]: line["points"][place] for line in ask(shop, "theme/series")["lines"]}
         assert set(lines) == {"light", "dark", "system"}
         for row in alone["estimates"]:
-            assert lines[row["value"]]["estimate"] == row["frequency"]
+            assert lines[row["value"]]["estimate"] == row["estimate"]
 
 
 def ask_metric(shop, path):
@@ -477,7 +477,7 @@ def test_ranges_are_compared_as_rows_are(filled):
     query = {"metrics": ["used"], "date_range": [day(5), day(2)], "compare": {"date_range": "previous"}}
     table = filled.http.post("/api/v1/query", json=query, headers={"Authorization": f"Bearer {READ}"}).get_json()["rows"]
     for row, one in zip(table, body["differences"], strict=True):
-        assert (row["estimate"], row["difference"], row["p"]) == (one["second"], one["difference"], one["p_value"])
+        assert (row["estimate"], row["difference"], row["p_value"]) == (one["second"], one["difference"], one["p_value"])
         assert [row["diff_low"], row["diff_high"]] == one["interval"]
         assert (row["base_from"], row["to"]) == (body["a"]["days"]["from"] or row["base_from"], body["b"]["days"]["to"])
     assert re.match(r"“yes” rose: [\d.]+% before \(\d+ .*to \d+ .*\), [\d.]+% after \(\d+ .*to .*\), by ", body["says"])

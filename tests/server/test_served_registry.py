@@ -58,11 +58,12 @@ def test_what_is_served_is_a_copy_of_the_last_file_without_faults(file):
         path = registry.settings.registry
         assert path != str(file)
         assert registry.look() is None
-        file.write_text(TEXT.replace("epsilon = 1.0", "epsilon = 0.5"), "utf-8")
+        half = TEXT.replace("epsilon = 1.0", "epsilon = 0.5\nversion = 2")
+        file.write_text(half, "utf-8")
         seen = look(registry)
         assert seen.changed
-        assert seen.line == (
-            "metrics.toml was edited, and the processes read it: BREAKING theme: epsilon was '1', is '0.5'; raise version to 2"
+        assert seen.line.startswith(
+            "metrics.toml was edited, and the processes read it: theme: version 1 -> 2: a new count begins; "
         )
         assert (registry.settings.registry, epsilon(registry)) == (path, "0.5")
         file.write_text(TEXT.replace("epsilon = 1.0", "epsilon = -1"), "utf-8")
@@ -72,7 +73,7 @@ def test_what_is_served_is_a_copy_of_the_last_file_without_faults(file):
         assert "theme: epsilon = -1: write a number of nats above 0" in seen.line
         assert registry.look() is None
         assert epsilon(registry) == "0.5"
-        file.write_text(TEXT.replace("epsilon = 1.0", "epsilon = 0.5"), "utf-8")
+        file.write_text(half, "utf-8")
         seen = look(registry)
         assert (seen.changed, seen.fault, seen.line) == (False, "", "metrics.toml is again what is in use")
         (file.parent.parent / "pages.txt").write_text("c.example\n", "utf-8")
@@ -84,25 +85,38 @@ def test_what_is_served_is_a_copy_of_the_last_file_without_faults(file):
         assert epsilon(registry) == "0.5"
 
 
-def test_what_is_restored_breaks_nothing(file):
-    """Whoever tried another epsilon, or another version, and goes back is not told to raise the version."""
-    start = "metrics.toml was edited, and the processes read it: "
+def test_a_breaking_edit_is_refused(file):
+    """The registry in use stays, the line says what to write, and whoever goes back is told that all is well."""
+    refused = "metrics.toml was edited and cannot be used, so the one before stays in use: "
     with ServedRegistry(Settings(registry=str(file))) as registry:
-        for change, words in (
-            ("epsilon = 0.5", "BREAKING theme: epsilon was '1', is '0.5'; raise version to 2"),
-            ("epsilon = 1.0", "theme: restored, as it was at the start"),
-            ("version = 2\nepsilon = 1.0", "theme: version 1 -> 2: a new count begins; "),
-            ("epsilon = 1.0", "theme: restored, as it was at the start"),
-        ):
-            file.write_text(TEXT.replace("epsilon = 1.0", change), "utf-8")
-            assert look(registry).line.startswith(start + words)
+        file.write_text(TEXT.replace("epsilon = 1.0", "epsilon = 0.5"), "utf-8")
+        seen = look(registry)
+        assert (seen.changed, epsilon(registry)) == (False, "1")
+        words = f"{file}: theme: epsilon was '1', is '0.5'; raise version to 2, or write it as it was"
+        assert (seen.line, seen.fault) == (refused + words, words)
+        file.write_text(TEXT, "utf-8")
+        assert look(registry).line == "metrics.toml is again what is in use"
+
+
+def test_a_fault_of_an_app_that_is_off_keeps_no_other_from_its_edit(file):
+    """An app whose file had a fault at the start is off, and comes when its file is mended."""
+    other = file.with_name("blog.toml")
+    good = TEXT.replace('"shop"', '"blog"')
+    other.write_text(good.replace("epsilon = 1.0", "epsilon = -1"), "utf-8")
+    with ServedRegistry(Settings(registry=f"{file}:{other}")) as registry:
+        assert (list(registry.registries), list(registry.files.off)) == (["shop"], ["blog"])
+        file.write_text(TEXT.replace("Whether it is dark", "Dark or not"), "utf-8")
+        assert look(registry).changed
+        other.write_text(good, "utf-8")
+        assert look(registry).line == "metrics.toml and blog.toml was edited, and the processes read it: blog is on"
+        assert list(registry.registries) == ["shop", "blog"]
 
 
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
         ("epsilon = 1.0", "epsilon = 1.0\nmechanism = 'window'", "theme: "),  # of numbers only
-        ('app = "shop"', 'app = "blog"', "the app was shop and is blog"),
+        ('app = "shop"', 'app = "blog"', "app was shop, is blog"),
         ("pages.txt", "none.txt", "page: candidates = "),
     ],
 )

@@ -84,7 +84,7 @@ def test_candidates_from_the_device_to_the_page(start, name):
     assert body["mechanism"] == ("fast_local_hash" if name == "auto" else name)
     assert [row["value"] for row in body["estimates"]] == WORDS
     for row, true in zip(body["estimates"], [*SHARES, *[0] * 20], strict=True):
-        assert abs(row["frequency"] - true) < 6 * row["stderr"]
+        assert abs(row["estimate"] - true) < 6 * row["stderr"]
     detected = [row["value"] for row in body["estimates"] if row["detected"]]
     assert set(WORDS[:3]) <= set(detected)
     assert len(detected) <= 6  # at 5%, three of these mistakes are one run in 50,000
@@ -93,9 +93,9 @@ def test_candidates_from_the_device_to_the_page(start, name):
     assert 0 < body["detection_frequency"] < 0.2
     assert {row["interval_kind"] for row in only["estimates"]} == {"selected"}
     remainder = body["unallocated"]
-    assert abs(remainder["frequency"]) < 6 * remainder["stderr"]
+    assert abs(remainder["estimate"]) < 6 * remainder["stderr"]
     reach = 1.96 * remainder["stderr"]
-    assert remainder["interval"] == pytest.approx([remainder["frequency"] - reach, remainder["frequency"] + reach], abs=0.001)
+    assert remainder["interval"] == pytest.approx([remainder["estimate"] - reach, remainder["estimate"] + reach], abs=0.001)
     page = served.http.get("/m/page").get_data(as_text=True)
     assert "größer.example" in page
     assert "24 candidates" in page
@@ -110,8 +110,8 @@ def test_before_any_report(start, name):
     served = start(registry(MECHANISMS[name]))
     body = served.get("/api/v1/metrics/page").get_json()
     assert (body["n"], body["detection_frequency"], len(body["estimates"])) == (0, None, 24)
-    assert {row["frequency"] for row in body["estimates"]} == {None}
-    assert body["unallocated"] == {"frequency": None, "stderr": None, "interval": [None, None]}
+    assert {row["estimate"] for row in body["estimates"]} == {None}
+    assert body["unallocated"] == {"estimate": None, "stderr": None, "interval": [None, None]}
     page = served.http.get("/m/page").get_data(as_text=True)
     assert "Nothing is shown yet, because no" in page
     assert "The 24 answers looked for" in page
@@ -124,7 +124,7 @@ def test_nothing_detectable(start):
     answer_evenly(served, rows=300)
     body = served.get("/api/v1/metrics/page").get_json()
     assert not any(row["detected"] for row in body["estimates"])
-    assert body["unallocated"]["frequency"] == pytest.approx(1)  # as if chance had no part in it
+    assert body["unallocated"]["estimate"] == pytest.approx(1)  # as if chance had no part in it
     page = served.http.get("/m/page").get_data(as_text=True)
     assert '<p class="headline" dir="auto">These reports detect no answer</p>' in page
     assert "They would detect, half of the time, one that " in page
@@ -166,7 +166,7 @@ def test_candidates_that_cannot_be_told_apart(start):
     served = start(registry('mechanism = "rappor"\nparameters = { cohorts = 1, bits = 4, hashes = 1 }'))
     answer(served, 2000)
     body = served.get("/api/v1/metrics/page").get_json()
-    unknown = [row for row in body["estimates"] if row["frequency"] is None]
+    unknown = [row for row in body["estimates"] if row["estimate"] is None]
     assert len(unknown) >= 20
     assert not any(row["detected"] for row in unknown)
     assert "The candidates cannot be distinguished" in served.http.get("/m/page").get_data(as_text=True)
@@ -185,7 +185,7 @@ def test_what_nobody_listed_is_found(start, name, type_, held):
     assert body["mechanism"] == name
     assert [row["value"] for row in body["estimates"] if row["detected"]] == held
     for row, true in zip(body["estimates"], (1 / 2, 1 / 3, 1 / 6), strict=False):
-        assert abs(row["frequency"] - true) < 6 * row["stderr"]
+        assert abs(row["estimate"] - true) < 6 * row["stderr"]
     low, high = body["unallocated"]["interval"]
     assert low < 0 < high
     page = served.http.get("/m/page").get_data(as_text=True)

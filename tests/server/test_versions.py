@@ -98,9 +98,9 @@ def test_a_rollout(shop):
     for row, truth in zip(merged["estimates"], (0.4, 0.6), strict=True):
         own = [next(each for each in part["estimates"] if each["value"] == row["value"]) for part in (two, one)]
         weights = [each["weight"] for each in merged["versions"]]
-        assert row["frequency"] == pytest.approx(sum(w * each["frequency"] for w, each in zip(weights, own, strict=True)))
+        assert row["estimate"] == pytest.approx(sum(w * each["estimate"] for w, each in zip(weights, own, strict=True)))
         assert row["stderr"] < min(each["stderr"] for each in own)
-        assert abs(row["frequency"] - truth) < 6 * row["stderr"]
+        assert abs(row["estimate"] - truth) < 6 * row["stderr"]
     listed = {each["id"]: each for each in shop.get("/api/v1/metrics").get_json()["metrics"]}
     assert [each["n"] for each in listed["theme"]["versions"]] == [950, 810]
 
@@ -130,7 +130,7 @@ def test_versions_are_pooled_in_a_query(shop):
     merged = shop.get("/api/v1/metrics/theme").get_json()["merged"]
     both = answer_of(shop, metrics=["theme"], pool=True)
     assert [(row["value"], row["estimate"], row["stderr"]) for row in both] == [
-        (each["label"], each["frequency"], each["stderr"]) for each in merged["estimates"]
+        (each["label"], each["estimate"], each["stderr"]) for each in merged["estimates"]
     ]
     assert [[row["low"], row["high"]] for row in both] == [each["interval"] for each in merged["estimates"]]
     assert [[row["low_all"], row["high_all"]] for row in both] == [

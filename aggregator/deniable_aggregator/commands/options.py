@@ -173,7 +173,7 @@ def declared_apps(paths: str) -> list[str]:
     for path, _, error in faulty:
         fault, *others = str(error).splitlines()
         more = f" ({len(others)} more)" if others else ""
-        print(f"{fault}{more}\nServers and workers do not start with this: `deniable registry lint {path}`", file=sys.stderr)
+        print(f"{fault}{more}\nServers and workers leave the app off: `deniable registry lint {path}`", file=sys.stderr)
     return [*loaded, *(each.app for each in faulty if each.app)]
 
 

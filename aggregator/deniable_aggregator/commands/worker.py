@@ -66,7 +66,6 @@ def worker(parser: argparse.ArgumentParser) -> Run:
     options.add_archive(parser, "keep the reports of bits layouts in files under this path or URL")
 
     def run(arguments: argparse.Namespace) -> int:
-        from deniable.limits import admission
         from deniable.registry import published
         from deniable_aggregator.counting.compilation import Compilation
         from deniable_aggregator.counting.faults import Faults
@@ -84,7 +83,7 @@ def worker(parser: argparse.ArgumentParser) -> Run:
         variables.warn()
         events, outage = _events(stores, arguments.metrics_bind), Outage(arguments.redis_url)
         archive = options.archive(arguments)
-        loaded = admission.load_all(arguments.registry or "")
+        loaded = _loaded(arguments.registry or "")
         chores = list(_chores({store: Faults(store, events, outage) for store in stores}, loaded, archive))
         signs = Signs("worker", {store: published.identity(loaded[store.app]) for store in stores if store.app in loaded})
         counter = Worker(stores, _settings(arguments), chores=chores, archive=archive, events=events, outage=outage)
@@ -108,6 +107,22 @@ def worker(parser: argparse.ArgumentParser) -> Run:
         return options.STORE_STATUS if counter.cut_off else 0
 
     return run
+
+
+def _loaded(joined: str) -> dict[str, Registry]:
+    """Read the registries that can be used, and log the others; raise if none of several can."""
+    from deniable.limits import admission
+    from deniable.registry import published
+
+    loaded, faulty = published.tried(joined, admission.load_all)
+    if faulty and not loaded:
+        raise faulty[0].error
+    for path, app, error in faulty:
+        first, *others = str(error).splitlines()
+        more = f" ({len(others)} more)" if others else ""
+        left = f"{app or path} is off: its reports are counted, and nothing of it is published or deleted"
+        log.error("%s, until this is mended and the worker starts again: %s%s", left, first, more)
+    return loaded
 
 
 def _settings(arguments: argparse.Namespace) -> WorkerSettings:
@@ -143,7 +158,7 @@ def _chores(faults_of: Mapping[Store, Faults], loaded: Mapping[str, Registry], a
         if store.app in loaded:
             yield from _Published(store, loaded[store.app], faults, archive).chores()
         else:
-            log.warning("this worker publishes nothing of %s: DENIABLE_REGISTRY names no registry of it", store.app)
+            log.warning("this worker publishes nothing of %s: it has read no registry of it", store.app)
             if archive:
                 log.warning("for the same reason it neither mixes nor deletes files of %s's archive", store.app)
 

@@ -254,8 +254,8 @@ CODES: Mapping[str, Reason] = {
         "the server cannot use its store", f"{_KEPT}; the server's log says why, and so does `deniable doctor` there"
     ),
     "app_not_served": Reason(
-        "the server does not serve this app yet",
-        f"{_KEPT}; there, add the app's metrics.toml to DENIABLE_REGISTRY and start the servers again",
+        "the server does not serve this app now",
+        f"{_KEPT}; its metrics.toml has a fault there, or is not in DENIABLE_REGISTRY: `deniable doctor` says which",
     ),
     "serves_query": Reason(
         "the server answers queries only",

@@ -72,10 +72,14 @@ def load_all(joined: str) -> dict[str, Registry]:
     for path in paths(joined):
         declared = load(path)
         if declared.app in loaded:
-            rule = "DENIABLE_REGISTRY names one registry for each app, or one folder of all that were published"
-            raise ConfigurationError(f"{rule}; {declared.app} has two")
+            raise _second(declared.app)
         loaded[declared.app] = declared
     return loaded
+
+
+def _second(app: str) -> ConfigurationError:
+    rule = "DENIABLE_REGISTRY names one registry for each app, or one folder of all that were published"
+    return ConfigurationError(f"{rule}; {app} has two")
 
 
 class Faulty(NamedTuple):
@@ -90,14 +94,18 @@ def tried(
     joined: str,  # as `load_all` takes them
     load: Callable[[str], dict[str, Registry]] = load_all,
 ) -> tuple[dict[str, Registry], list[Faulty]]:
-    """Read registries one by one, so that a fault of one is no reason to stop: for commands that look after what runs."""
+    """Read registries one by one, so that a fault of one stops no other; raise if two are of one app."""
     loaded: dict[str, Registry] = {}
     faulty: list[Faulty] = []
     for path in paths(joined):
         try:
-            loaded |= load(path)
+            read = load(path)
         except DeniableError as error:
             faulty.append(Faulty(path, _app_named(path), error))
+            continue
+        if second := next(iter(read.keys() & loaded.keys()), None):
+            raise _second(second)
+        loaded |= read
     return loaded, faulty
 
 

@@ -42,6 +42,10 @@ class Ring:
         self._read: dict[str, _Read] = {}
         self._noted: dict[str, date] = {}
 
+    def serve(self, store: Store) -> None:
+        """Accept keys of an app from now on."""
+        self._stores = {**self._stores, store.app: KeyStore(store)}  # requests may be looking through the former one
+
     def find(
         self,
         text: str,  # as in the request
@@ -59,9 +63,11 @@ class Ring:
     def unserved(self, text: str, *roles: str) -> str | None:
         """Return the app of a key that is good, if this server does not serve that app."""
         digest = sha256(text.encode("utf-8", "surrogateescape")).digest()
+        keys = list(self._fixed.get(id_of(digest), ()))
         for store in list(self._stores.values())[:1]:  # each of them knows all apps
-            key = store.of_any_app(id_of(digest))
-            if key and key.app not in self._stores and compare_digest(key.digest, digest) and any(map(key.opens, roles)):
+            keys += [key] if (key := store.of_any_app(id_of(digest))) else []
+        for key in keys:
+            if key.app not in self._stores and compare_digest(key.digest, digest) and any(map(key.opens, roles)):
                 return key.app
         return None
 

@@ -82,13 +82,21 @@ def identify(
         known.limits.stranger(here)  # stops guessing of keys before the store is asked for new ones
         key = known.ring.find(text, *roles, anew=True)
     if key is None and (app := known.ring.unserved(text, *roles)):
-        detail = f"this server does not serve {app} yet: add its registry to DENIABLE_REGISTRY and start the server again"
-        raise Problem(503, "app_not_served", detail, retry_after=ROUTE_SECONDS)  # devices keep their reports
+        raise not_served(known, app)
     if key is None:
         raise Problem(401, "unknown_key", why_unknown(text, role))
     note(here, key)
     known.ring.note(key)
     return key
+
+
+def not_served(known: Service, app: str) -> Problem:
+    """Return the error that the key is good, and the app is not served now. Devices keep their reports."""
+    # An ingest key is public, so what is wrong with the file is said to the operator only.
+    detail = f"this server does not serve {app} yet: add its registry to DENIABLE_REGISTRY and start the server again"
+    if app in known.off:
+        detail = f"the registry of {app} cannot be used on this server now; `deniable doctor` there says why"
+    return Problem(503, "app_not_served", detail, retry_after=ROUTE_SECONDS)
 
 
 def note(here: Visit, key: Key) -> None:

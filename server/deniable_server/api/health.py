@@ -48,6 +48,8 @@ def readyz() -> tuple[Response, int]:
         # An app that cannot be served is no reason to refuse the uploads of others.
         served = [_app(app, refusing, parts) for app in known.apps.values()]
         ready = any(served) if served else not reasons
+        for name, why in known.off.items():
+            parts[f"registry:{name}"] = {"ok": False, "off": True, "fault": why}
     status = "unavailable" if not ready else "ok" if all(part["ok"] for part in parts.values()) else "degraded"
     return jsonify(status=status, parts=parts), 200 if ready else 503
 

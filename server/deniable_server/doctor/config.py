@@ -107,9 +107,9 @@ def _registries(report: ConfigReport, settings: Settings) -> dict[str, Registry]
     if len(report.errors) > before:  # a signed registry is compared with the one that is served
         return loaded
     for path in published.paths(settings.signed_registry):
-        _tried(report, partial(replace(settings, signed_registry=path).envelopes, loaded))
+        report.errors += map(str, replace(settings, signed_registry=path).envelopes(loaded)[1].values())
     if len(report.errors) == before:
-        _tried(report, partial(settings.envelopes, loaded))
+        _tried(report, lambda: settings.envelopes(loaded))
     return loaded
 
 

@@ -18,7 +18,7 @@ from deniable_aggregator.store import Store
 from deniable_aggregator.store.uploads import health, refused_reports, registries
 from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_server.access.keys import KeyStore
-from deniable_server.agreement import SHOWN, Agreement
+from deniable_server.agreement import SHOWN, Agreement, has_loaded
 from deniable_server.doctor import relays
 from deniable_server.doctor.definitions import definitions, expired
 from deniable_server.doctor.servers import servers
@@ -122,7 +122,7 @@ def processes(agreement: Agreement, *, app: str, path: str) -> Finding:
             f"{agreement.processes}: all have loaded the file on disk" if agreement.running else "no process reports that it runs"
         )
         return Finding("registry", "ok", seen, app=app)
-    others = ", ".join(f"{each.role} {each.process} has loaded {each.digest[:SHOWN]}" for each in agreement.differing[:_NAMED])
+    others = ", ".join(f"{each.role} {each.process} {has_loaded(each)}" for each in agreement.differing[:_NAMED])
     more = f", and {len(agreement.differing) - _NAMED} more have others" if len(agreement.differing) > _NAMED else ""
     file = agreement.on_disk[:SHOWN] or "unreadable"
     meaning = "what was changed in the file is not in effect there: its reports may be refused, and are published as before"
@@ -136,7 +136,7 @@ def _remedy(agreement: Agreement, path: str) -> str:
     lint = f"`deniable registry lint {path}` names all faults"
     if agreement.reloads:
         return lint if agreement.fault else "`deniable serve` has them read it: what it writes says why they have not"
-    roles = {"server" if each.serves else each.role for each in agreement.differing}
+    roles = {"server" if each.is_server else each.role for each in agreement.differing}
     ways = {"server": "send SIGHUP to gunicorn's first process, under running requests", "worker": "restart the worker"}
     back = f"or put the file back as it was (`deniable registry diff OLD {path}` compares the two)"
     named = [way for role, way in ways.items() if role in roles]

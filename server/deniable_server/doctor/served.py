@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deniable.errors import DeniableError
 from deniable.limits import admission
 from deniable.messages.finding import Finding
 from deniable.registry import published
@@ -14,8 +13,12 @@ from deniable_server import sources
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from deniable.served_registry.signature import Envelope
     from deniable_server.settings import Settings
+
+
+_OFF = (
+    "processes that start leave the app off: its uploads get 503, so devices keep their reports; those that run go on as they are"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +42,26 @@ class Served:
         if not settings.registry:
             meaning, remedy = "no app can be looked at, and no server starts", "set it to the metrics.toml that is served"
             faults.append(Finding("registry", "fault", "DENIABLE_REGISTRY is not set", meaning, remedy))
-        envelopes: Mapping[str, Envelope] = {}
-        try:
-            envelopes = {} if faulty else settings.envelopes(loaded)  # they are compared with the registries
-        except DeniableError as error:
-            meaning = "servers do not start with it"
+        envelopes, unsigned = settings.envelopes(loaded)
+        for app, error in unsigned.items():
+            if app and app not in loaded and faulty:  # it is compared with the registry when that is mended
+                continue
+            meaning = _OFF if app in loaded else "servers leave each app off that has no other signed registry"
             remedy = "correct DENIABLE_SIGNED_REGISTRY, or sign the file again (`deniable registry sign`)"
-            faults.append(Finding("signed registry", "fault", str(error), meaning, remedy))
+            faults.append(Finding("signed registry", "fault", str(error), meaning, remedy, app))
+        envelopes = {app: envelope for app, envelope in envelopes.items() if app not in unsigned}
         bad = {each.path for each in faulty}
         good = [path for path in published.paths(settings.registry) if path not in bad]
         apps = dict.fromkeys([*loaded, *(each.app for each in faulty if each.app)])
-        return cls(tuple(apps), sources.of(loaded, envelopes, good), tuple(faults))
+        loaded_sources = {
+            app: sources.Source.of(registry, envelopes.get(app), path)
+            for (app, registry), path in zip(loaded.items(), good, strict=True)
+        }
+        return cls(tuple(apps), loaded_sources, tuple(faults))
 
 
 def _fault(faulty: published.Faulty) -> Finding:
-    meaning = "servers and workers do not start with it; those that run go on with what they have loaded"
-    remedy = f"correct what `deniable registry lint {faulty.path}` names"
-    return Finding("registry", "fault", sources.fault(faulty.error), meaning, remedy, faulty.app)
+    remedy = (
+        f"correct what `deniable registry lint {faulty.path}` names, send SIGHUP to gunicorn's first process, restart the worker"
+    )
+    return Finding("registry", "fault", sources.fault(faulty.error), _OFF, remedy, faulty.app)

@@ -37,6 +37,10 @@ def servers(
         remedy += " with DENIABLE_SERVES=ingest (deploy/private/ingest.env)"
         meaning = "no report is taken: devices keep theirs for later"
         return Finding("servers", "fault", f"no server takes uploads: {alive}", meaning, remedy, store.app)
+    if any(each.is_server for each in registries.running(store)):
+        meaning = "with a key of this app uploads and queries are answered 503 (app_not_served): devices keep their reports"
+        remedy = "mend what the finding registry says, then send SIGHUP to gunicorn's first process"
+        return Finding("servers", "fault", "servers run, and leave this app off", meaning, remedy, store.app)
     if elsewhere := serving():
         more = f" and {len(elsewhere) - _NAMED} more" if len(elsewhere) > _NAMED else ""
         seen = f"servers run, but serve {', '.join(elsewhere[:_NAMED])}{more} only"

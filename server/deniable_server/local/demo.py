@@ -255,7 +255,7 @@ def _compare(answer: dict[str, Any], shares: dict[Answer, float], metric: Metric
     rows, n = [], answer["n"]
     for estimate, true in zip(answer["estimates"], shares.values(), strict=True):
         low, high = estimate["simultaneous"]
-        rows.append(TruthRow(estimate["label"], true, estimate["frequency"], low, high, low <= true <= high))
+        rows.append(TruthRow(estimate["label"], true, estimate["estimate"], low, high, low <= true <= high))
     mechanism = mechanisms.of(metric)
     assert isinstance(mechanism, FrequencyOracle)  # noqa: S101 - only shares are compared here
     mse = sum((row.estimated - row.true) ** 2 for row in rows) / len(rows)

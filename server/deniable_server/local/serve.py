@@ -18,7 +18,7 @@ from deniable_aggregator.process import running, variables
 from deniable_aggregator.store import Store, connect
 from deniable_aggregator.store.errors import StoreError
 from deniable_aggregator.store.server.embedded import redacted
-from deniable_aggregator.store.uploads.registries import Signs
+from deniable_aggregator.store.uploads.registries import OFF, Signs
 from deniable_aggregator.store.uploads.registries import running as running_in
 from deniable_server.access.key_file import KeyFile
 from deniable_server.api import script
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     served = ServedRegistry(settings)
     registries = served.registries
-    apps = list(registries)
+    apps = [*registries, *served.files.off]
     # Without keys in the environment nobody could send or read, so keys are drawn once and printed.
     file = KeyFile(arguments.data)
     drawn_keys = {} if settings.ingest_keys or settings.read_keys else file.keys(apps)
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
             print("Other machines reach it, too: without https everybody on the way reads keys and reports (docs: deploy).")
         if drawn_keys:
             print(f"Keys are kept in {file.path}, readable by you only; without it, new ones are drawn.")
-        for line in _hidden(registries, stack.store_url):
+        for line in (*served.files.lines, *_hidden(registries, stack.store_url)):
             print(f"Warning:   {line}")
         data = "" if arguments.data == running.FOLDER else f" --data {shlex.quote(str(arguments.data))}"
         print(f"Look at it: deniable status{data}")
@@ -96,8 +96,7 @@ class _Files:
     def __init__(self, registry: ServedRegistry, stack: Stack) -> None:
         self._registry, self._stack = registry, stack
         self._client = connect(stack.store_url)
-        self._stores = {app: Store(self._client, app) for app in registry.sources}
-        self._signs = Signs("serve", self._digests())
+        self._signs = Signs("serve", self._digests(), registry.files.off)
         self._signs.start()
         self._until: float | None = None  # when processes should have read the files; None if nobody waits for it
 
@@ -108,7 +107,7 @@ class _Files:
             self._follow()
             return
         print(seen.line, file=sys.stderr, flush=True)
-        self._signs.change(self._digests(), seen.fault)
+        self._signs.change(self._digests(), dict.fromkeys(self._registry.sources, seen.fault) | self._registry.files.off)
         if not seen.changed:
             return
         self._stack.reload()
@@ -122,7 +121,7 @@ class _Files:
             return
         digests = {app: source.identity for app, source in self._registry.sources.items()}
         try:
-            running = {app: [each for each in running_in(store) if each.role != "serve"] for app, store in self._stores.items()}
+            running = {app: [each for each in running_in(store) if each.role != "serve"] for app, store in self._stores().items()}
         except StoreError:
             return
         behind = sorted({each.process for app, every in running.items() for each in every if each.digest != digests[app]})
@@ -138,8 +137,13 @@ class _Files:
             return
         self._until = None
 
+    def _stores(self) -> dict[str, Store]:
+        return {app: Store(self._client, app) for app in self._registry.sources}
+
     def _digests(self) -> dict[Store, str]:
-        return {self._stores[app]: digest for app, digest in self._registry.on_disk.items()}
+        stores, on_disk = self._stores(), self._registry.on_disk
+        off = dict.fromkeys((Store(self._client, app) for app in self._registry.files.off), OFF)
+        return {store: on_disk[app] for app, store in stores.items()} | off
 
     def close(self) -> None:
         """Take back what was said of the files."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from deniable.registry import Registry
     from deniable_server.settings import Settings
+    from deniable_server.sources import Source
 
 _SHOWN = 3  # changes in one line
 
@@ -44,9 +45,8 @@ class ServedRegistry:
         settings: Settings,  # name the files
     ) -> None:
         self._named = settings
-        self.sources = sources.read(settings)  # what is served, by app
+        self.files = sources.read(settings)
         self._last = self._seen = self._served = self._content()  # at the last look, of the last that was told, of the copies
-        self._first = self.registries  # at the start: who goes back to a definition of them breaks nothing
         self._number = 0
 
     def __enter__(self) -> Self:
@@ -65,6 +65,11 @@ class ServedRegistry:
             registry=os.pathsep.join(str(self._place(path)) for path in published.paths(self._named.registry)),
             signed_registry=os.pathsep.join(str(self._place(path)) for path in published.paths(self._named.signed_registry)),
         )
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """What is served, by app."""
+        return self.files.apps
 
     @property
     def registries(self) -> dict[str, Registry]:
@@ -100,15 +105,19 @@ class ServedRegistry:
 
     def _take(self, content: str) -> str:
         """Check the files and copy them; return what changed. Raise if they cannot be used."""
-        before = self.sources
-        self.sources = sources.read_again(self._named, before)
+        before = self.files
+        files = sources.read(self._named, before.apps)
+        refused = [each.error for each in files.faulty if each.app in before.apps]
+        if refused:
+            raise refused[0]
+        self.files = files
         try:
             self._copy()
         except OSError:
-            self.sources = before
+            self.files = before
             raise
         self._served = content
-        return _changes({app: source.registry for app, source in before.items()}, self.registries, self._first)
+        return _changes({app: source.registry for app, source in before.apps.items()}, self.registries)
 
     def _place(self, path: str | Path, root: str = "current") -> Path:
         """Return where the copy of a path is: under a folder that stands for the root of all."""
@@ -149,14 +158,15 @@ def _put(file: Path, place: Path) -> None:
     shutil.copyfile(file, place)
 
 
-def _changes(before: Mapping[str, Registry], after: Mapping[str, Registry], first: Mapping[str, Registry]) -> str:
+def _changes(before: Mapping[str, Registry], after: Mapping[str, Registry]) -> str:
     """Say in a line what changed."""
     changes: list[str] = []
     for app, registry in after.items():
-        broken = {each.metric for each in comparison.diff(first[app], registry) if each.breaking}
+        if app not in before:
+            changes.append(f"{app} is on")
+            continue
         for change in comparison.diff(before[app], registry):
-            restored = change.breaking and change.metric in first[app].metrics and change.metric not in broken
-            line = f"{change.metric}: restored, as it was at the start" if restored else str(change).removeprefix("ok").strip()
+            line = str(change).removeprefix("ok").strip()
             changes += [line] if line not in changes else []
     if not changes:
         return "no metric has changed"

@@ -17,6 +17,7 @@ from urllib.request import ProxyHandler, build_opener
 from deniable.errors import ConfigurationError
 from deniable_aggregator.process import children, variables
 from deniable_aggregator.store.server import embedded
+from deniable_server import sources
 from deniable_server.local import address
 from deniable_server.local.restarts import Restarts
 
@@ -76,7 +77,7 @@ class Stack:
         self._undo.close()
 
     def _start(self) -> None:
-        apps = self.settings.registries()
+        files = sources.read(self.settings)
         taken = self._undo.enter_context(address.listen(self.bind))
         self.bind = address.written(self.bind, taken)
         self.url = f"http://{self.bind}"
@@ -93,7 +94,7 @@ class Stack:
             key: value for key, value in os.environ.items() if key in inherited or not key.startswith(variables.PREFIX)
         }
         worker = [sys.executable, "-m", "deniable", "worker"]
-        for app in apps:
+        for app in (*files.apps, *files.off):  # reports of an app that is off may wait
             worker += ["--app", app]
         self._listener = taken
         options = ["-c", "python:deniable_server.gunicorn_conf", "-b", f"fd://{taken.fileno()}", "-w", str(self._web_workers)]

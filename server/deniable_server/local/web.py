@@ -110,7 +110,7 @@ class Crowd:
         answer.raise_for_status()
         rows = answer.json()["estimates"]
         shares = [
-            {"answer": str(row["value"]), "share": row["frequency"], "low": row["interval"][0], "high": row["interval"][1]}
+            {"answer": str(row["value"]), "share": row["estimate"], "low": row["interval"][0], "high": row["interval"][1]}
             for row in rows
         ]
         return {"n": answer.json()["n"], "shares": shares}

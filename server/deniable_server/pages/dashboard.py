@@ -35,6 +35,7 @@ from deniable_aggregator.publish import release
 from deniable_server.access.roles import why_unknown
 from deniable_server.api.answers import live
 from deniable_server.api.answers.parameters import find_metric, level_asked, only_parameters, published_of
+from deniable_server.api.auth import not_served
 from deniable_server.http.problem import Problem, refused
 from deniable_server.http.visit import visit
 from deniable_server.pages import (
@@ -349,6 +350,8 @@ def enter() -> BaseResponse:
         return response
     text = request.form.get("key", "").strip()
     key = service().ring.find(text, "read", anew=True)
+    if key is None and (app := service().ring.unserved(text, "read")):
+        return page("login.html", 503, error=sentence(not_served(service(), app).detail))
     if key is None:
         return page("login.html", 401, error=f"{why_unknown(text, 'read').capitalize()}.")
     return redirect(visitor.sign_in(key), 303)

@@ -44,6 +44,7 @@ _OVERVIEW = (
     "closed",
     "value",
     "estimate",
+    "unit",
     "low",
     "high",
     *_CHANGES,
@@ -67,7 +68,7 @@ _SEGMENTS = (
 _COMPARED = (
     *("metric", "version", "period", "segment", "level", "a", "a_n", "b", "b_n"),
     *("value", "unit", "a_estimate", "a_low", "a_high", "b_estimate", "b_low", "b_high"),
-    *("difference", "diff_low", "diff_high", "diff_low_all", "diff_high_all", "p", "p_holm", "differs"),
+    *("difference", "diff_low", "diff_high", "diff_low_all", "diff_high_all", "p_value", "p_holm", "differs"),
 )
 _LOOKS = (
     *("metric", "version", "a", "b", "level", "value", "unit", "last", "a_n", "b_n"),

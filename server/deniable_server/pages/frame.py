@@ -69,6 +69,7 @@ def page(template: str, status: int = 200, **context: Any) -> Response:
         "trial": app is not None and app.trial,
         "simulated": context["app"].store.simulated if context.get("app") else "",
         "apps": list(service().apps) if is_open else [],
+        "off": list(service().off) if is_open else [],
         "remembered": visitor.remembered(),
         "token": None if is_open else visitor.token(),
         "signed_in": visitor.is_signed_in(),

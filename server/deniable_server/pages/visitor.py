@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from flask import abort, redirect, request, session, url_for
 
 from deniable_server.api.auth import admin_only
-from deniable_server.http.problem import Problem, written
+from deniable_server.http.problem import ROUTE_SECONDS, Problem, written
 from deniable_server.http.visit import visit
 from deniable_server.service import service
 
@@ -23,6 +23,9 @@ def app_shown() -> App:
     apps = service().apps
     if pages_are_open():
         name = request.args.get("app") or next(iter(apps))
+        if name in service().off:
+            why = f"{name} is off until its registry is mended, and devices keep their reports: {service().off[name]}"
+            raise Problem(503, "app_not_served", why, retry_after=ROUTE_SECONDS)
         if name not in apps:
             raise Problem(404, "unknown_app", "No app of this name is counted here.")
         visit().app, visit().actor = name, "open"

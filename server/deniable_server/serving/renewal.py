@@ -8,7 +8,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from deniable.errors import DeniableError
-from deniable_aggregator.store.uploads.registries import Signs
+from deniable_aggregator.store.uploads.registries import OFF, Signs
 from deniable_server.api.audit_trail import log_registries
 from deniable_server.sources import fault
 
@@ -33,9 +33,9 @@ def renewing(
     flask: Flask,  # the server
     edits: SimpleQueue[None],  # has something in it when the files were edited
 ) -> Iterator[None]:
-    """Read the registries anew after each edit, in a thread of its own. With a fault those before stay in use."""
+    """Read the registries anew after each edit, in a thread of its own. One with a fault stays as it was."""
     known: Service = flask.extensions["deniable"]
-    signs = Signs(_ROLES[known.settings.serves], _loaded(known))
+    signs = Signs(_ROLES[known.settings.serves], *_loaded(known))
     signs.start()
     Thread(target=_renew, args=(flask, known, edits, signs), name="registries", daemon=True).start()
     try:
@@ -47,17 +47,20 @@ def renewing(
 def _renew(flask: Flask, known: Service, edits: SimpleQueue[None], signs: Signs) -> None:
     while True:
         edits.get()
-        reason = ""
         try:
-            known.renew()
+            files = known.renew()
         except (DeniableError, OSError) as error:
-            reason = fault(error)
-            log.debug("this process goes on with the registry before: %s", reason)  # gunicorn's first one has said so
+            faults = dict.fromkeys(known.apps, fault(error))
         else:
+            faults = {each.app: fault(each.error) for each in files.faulty}
             log_registries(flask)
-        signs.change(_loaded(known), reason)
+        for app, reason in faults.items():
+            log.debug("this process goes on without the files of %s: %s", app, reason)  # gunicorn's first one has said so
+        signs.change(*_loaded(known, faults))
 
 
-def _loaded(known: Service) -> dict[Store, str]:
-    """Return the identity of each registry that a process has loaded."""
-    return {app.store: app.source.identity for app in known.apps.values()}
+def _loaded(known: Service, faults: Mapping[str, str] | None = None) -> tuple[dict[Store, str], Mapping[str, str]]:
+    """Return the identity of each registry that a process has loaded, and by app why it has not taken a file."""
+    identities = {app.store: app.source.identity for app in known.apps.values()}
+    identities |= {known.open_store(name): OFF for name in known.off}
+    return identities, {**(faults or {}), **known.off}

@@ -469,8 +469,8 @@ def test_asking_again_tells_nothing_new(closed):
             assert [other[name] for name in ("n", "updated")] == [plain[name] for name in ("n", "updated")]
             rows = {row["value"]: row for row in plain["estimates"]}
             for row in other["estimates"]:
-                assert [row[name] for name in ("frequency", "count", "stderr")] == [
-                    rows[row["value"]][name] for name in ("frequency", "count", "stderr")
+                assert [row[name] for name in ("estimate", "count", "stderr")] == [
+                    rows[row["value"]][name] for name in ("estimate", "count", "stderr")
                 ]
 
 
@@ -485,7 +485,7 @@ def numbers(answer):
 def denominators(answer):
     """Find all numbers of reports that explain the digits: every frequency comes from a whole number of reports among so many."""
     mechanism = mechanisms.of(SHOP.metrics["plugin"])
-    shares = [row["frequency"] * (mechanism.p - mechanism.q) + mechanism.q for row in answer["estimates"]]
+    shares = [row["estimate"] * (mechanism.p - mechanism.q) + mechanism.q for row in answer["estimates"]]
     likely = {Fraction(share).limit_denominator(5000).denominator for share in shares}
     likely |= {Fraction(number).limit_denominator(5000).denominator for number in numbers(answer)}
     likely |= set(range(1, 2000))

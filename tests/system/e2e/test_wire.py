@@ -701,17 +701,17 @@ def test_reports_of_the_foreign_client_are_decoded(stack, sent, metric):
     answer = ask(stack, metric)
     shares = {json.dumps(share["value"]): share for share in answer["estimates"]}
     held = shares.pop(json.dumps(ALL[metric]))
-    assert abs(held["frequency"] - 1) < 6 * max(held["stderr"], 0.02)
-    assert held["frequency"] > 0.5
+    assert abs(held["estimate"] - 1) < 6 * max(held["stderr"], 0.02)
+    assert held["estimate"] > 0.5
     for share in shares.values():
-        assert abs(share["frequency"]) < 6 * max(share["stderr"], 0.02)
+        assert abs(share["estimate"]) < 6 * max(share["stderr"], 0.02)
 
 
 @pytest.mark.parametrize("metric", FOUND)
 def test_what_the_foreign_client_tells_of_is_discovered(stack, sent, metric):
     """The search finds the answer that everybody gave, and nothing beside it that many could have given."""
     assert sent[metric] == PEOPLE
-    frequencies = {each["value"]: each["frequency"] for each in ask(stack, metric)["estimates"] if each["detected"]}
+    frequencies = {each["value"]: each["estimate"] for each in ask(stack, metric)["estimates"] if each["detected"]}
     assert frequencies.pop(FOUND[metric]) > 0.5
     assert all(frequency < 0.5 for frequency in frequencies.values())
 
@@ -736,7 +736,7 @@ def test_sets_of_the_foreign_client_are_decoded(stack, sent, metric):
     answer = ask(stack, metric)
     held = {"a", "other"} if metric == "set" else set(SETS[metric])
     for row in answer["estimates"]:
-        assert abs(row["frequency"] - (row["value"] in held)) < 6 * row["stderr"]
+        assert abs(row["estimate"] - (row["value"] in held)) < 6 * row["stderr"]
     assert abs(answer["chosen"]["mean"] - 2) < 6 * answer["chosen"]["stderr"]
     for row in answer["chosen"]["pairs"]:
         assert abs(row["both"] - (set(row["options"]) == held)) < 6 * max(row["stderr"], 0.02)
@@ -745,7 +745,7 @@ def test_sets_of_the_foreign_client_are_decoded(stack, sent, metric):
 def test_undeclared_answers_of_the_foreign_client_are_other(stack, sent):
     """What is not listed is reported as the answer that stands for it."""
     shares = {each["value"]: each for each in ask(stack, "sue")["estimates"]}
-    assert abs(shares["i"]["frequency"] - 1) < 6 * shares["i"]["stderr"]
+    assert abs(shares["i"]["estimate"] - 1) < 6 * shares["i"]["stderr"]
     assert sent["sue"] > 0
 
 

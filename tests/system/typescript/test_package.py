@@ -163,7 +163,7 @@ def test_reports_of_many_visitors_are_counted(package, node, stack, tmp_path):
     truth |= {"pgr": {"m": 1}, "set": {"a": 1, "other": 1}}
     for metric, shares in truth.items():
         for row in ask(stack, metric)["estimates"]:
-            assert abs(row["frequency"] - shares.get(row["value"], 0)) < 6 * max(row["stderr"], 0.02), (metric, row)
+            assert abs(row["estimate"] - shares.get(row["value"], 0)) < 6 * max(row["stderr"], 0.02), (metric, row)
     low, high = ask(stack, "mean", level=0.999999)["number"]["interval"]
     assert low <= 300 <= high
 

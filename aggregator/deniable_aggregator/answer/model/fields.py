@@ -72,4 +72,6 @@ def in_words(days: Days | None) -> str:
     """Write between which days something is."""
     if days is None:
         return "at any time"
+    if days.first == days.last:
+        return f"on {days.last}"
     return f"{f'from {days.first}' if days.first else 'from the beginning'} to {days.last}"

@@ -46,7 +46,7 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "diff_high": ("number", "high end of this interval"),
     "diff_low_all": ("number", "low end of the interval that holds together with those of all differences tested together"),
     "diff_high_all": ("number", "high end of this interval, which stands beside the verdict of p_holm"),
-    "p": ("number", "p-value of the difference, for a row chosen before looking"),
+    "p_value": ("number", "p-value of the difference, for a row chosen before looking"),
     "p_holm": ("number", "p-value for all differences tested together (Holm): those of the answer, or of an experiment"),
     "differs": ("boolean", "whether there is a difference, by p_holm at the level"),
     "trend": (
@@ -70,7 +70,7 @@ ASKED: dict[str, tuple[str, ...]] = {
         "diff_high",
         "diff_low_all",
         "diff_high_all",
-        "p",
+        "p_value",
         "p_holm",
         "differs",
     ),

@@ -9,8 +9,11 @@ from msgspec import Meta, Struct
 from deniable.registry.metric import Value
 from deniable_aggregator.answer.model.fields import Count, Interval, Number
 
+_WRITTEN = {"frequency": "estimate"}
+"""As in rows, which have shares and numbers in one column."""
 
-class ValueShare(Struct, frozen=True, forbid_unknown_fields=True):
+
+class ValueShare(Struct, frozen=True, forbid_unknown_fields=True, rename=_WRITTEN):
     """The share of a value."""
 
     value: Annotated[Value, Meta(description="The answer exactly")]
@@ -63,7 +66,7 @@ class Leading(Struct, frozen=True, forbid_unknown_fields=True):
     ahead: Annotated[bool, Meta(description="Whether each of them is found to be more frequent than every other value")]
 
 
-class Unallocated(Struct, frozen=True, forbid_unknown_fields=True):
+class Unallocated(Struct, frozen=True, forbid_unknown_fields=True, rename=_WRITTEN):
     """The share that none of the candidates accounts for, or of what a search found; detected or not."""
 
     frequency: Annotated[Number, Meta(description="The unbiased share, which may be negative or above 1")]
@@ -71,7 +74,7 @@ class Unallocated(Struct, frozen=True, forbid_unknown_fields=True):
     interval: Annotated[Interval, Meta(description="Pointwise interval of the share")]
 
 
-class FactorShare(Struct, frozen=True, forbid_unknown_fields=True):
+class FactorShare(Struct, frozen=True, forbid_unknown_fields=True, rename=_WRITTEN):
     """The share of a factor's value, over all values of the other factors."""
 
     value: Annotated[str, Meta(description="The factor's value")]

@@ -44,10 +44,8 @@ class DateRange(NamedTuple):
             raise IncompatibleMembers(
                 f"weekdays are matched of hours and days; a period of this metric is a {length}: leave match out"
             )
-        first, last = self.names(length)
-        number = sum(1 for _ in names_between(first, last, length))
         unit = _OF_A_WEEK.get(length, 1) if weekday else 1
-        return Earlier(length, -(-number // unit) * unit)
+        return Earlier(length, 0, unit).up_to(*self.names(length))
 
 
 class Earlier(NamedTuple):
@@ -55,6 +53,12 @@ class Earlier(NamedTuple):
 
     length: str  # of a period
     periods: int  # how many
+    unit: int  # of which this is a multiple
+
+    def up_to(self, first: str, last: str) -> Earlier:
+        """Return how far the range of the same length before another is away."""
+        number = sum(1 for _ in names_between(first, last, self.length))
+        return self._replace(periods=-(-number // self.unit) * self.unit)
 
     def of(self, name: str) -> str:
         """Return the period so many before another."""

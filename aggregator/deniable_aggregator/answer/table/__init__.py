@@ -120,8 +120,9 @@ def _sides(
     (selection,) = selections
     if why := incomparable(selection.declared.metric):
         return why
-    if of.question.earlier:
-        before = [of.question.earlier.of(each) for each in span]
+    if of.compared:
+        whole, earlier = of.compared
+        before = [earlier.of(each) for each in (span if "time" in query.dimensions else whole)]
         base = of.find(words, before[0], before[1])
         return (base, selection) if base else f"nothing is published {in_words(of.question.days(*before))}, the range before"
     at = segments_of(query).index(str(query.compare.dimension))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from deniable_aggregator.answer.question import Question, Words
+    from deniable_aggregator.answer.question.date_range import Earlier
     from deniable_aggregator.answer.select import Published, Selection
 
 
@@ -69,12 +70,25 @@ class Topic:
             return "withheld" if self._within and not self.versions[0].app.trial else "missing"
         return state(self._cells(words), name)
 
+    @cached_property
+    def compared(self) -> tuple[tuple[str, str], Earlier] | None:
+        """What is compared with the range before: from the first period to the last one published, and how far the other is away.
+
+        The period that is open now would otherwise stand for one of this range, beside a closed one of the range before.
+        """
+        question = self.question
+        if question.earlier is None:
+            return None
+        last = max(self._within, default=question.last)
+        return (question.first, last), question.earlier.up_to(question.first, last)
+
     def shorter(self, sides: tuple[Selection, Selection], name: str | None) -> str:
         """Say that more periods of one side than of the range before are published, or fewer; empty where as many are."""
         question = self.question
-        if question.earlier is None or name is not None:
+        if self.compared is None or name is not None:
             return ""
-        ranges = [(question.earlier.of(question.first), question.earlier.of(question.last)), (question.first, question.last)]
+        (first, last), earlier = self.compared
+        ranges = [(earlier.of(first), earlier.of(last)), (first, last)]
         base, own = (_periods(side, *each, question.length) for side, each in zip(sides, ranges, strict=True))
         if base == own:
             return ""

@@ -117,7 +117,7 @@ def _rows(
     columns |= {"count": lines.counts * lines.estimates, "count_low": lines.counts * low, "count_high": lines.counts * high}
     columns["lowered_by"] = np.full(len(lines.labels), lines.lowered_by)
     if isinstance(group.difference, LineDifferences):
-        columns |= {"difference": group.difference.estimates, "p": group.difference.p_value}
+        columns |= {"difference": group.difference.estimates, "p_value": group.difference.p_value}
         columns["diff_low"], columns["diff_high"] = group.difference.interval(query.level)
         columns["diff_low_all"], columns["diff_high_all"] = group.difference.interval(together[1])
         columns["p_holm"] = p_holm = np.resize(adjusted, len(lines.labels))

@@ -22,6 +22,9 @@ Role = Literal["server", "ingest-server", "query-server", "worker", "serve"]
 """What a process does. A server takes uploads and answers questions, or does one of both, as its name says. `deniable serve` has
 the others read the file when it is edited, and its digest is that of the file."""
 
+OFF = "off"
+"""In place of a digest: the process has loaded no registry of the app, because its file cannot be used."""
+
 EVERY_SECONDS = 15.0
 """Seconds between two signs of life."""
 LIFE_SECONDS = 60
@@ -45,19 +48,24 @@ class Loaded(NamedTuple):
         return cls(role, digest, f"{socket.gethostname()}:{os.getpid()}", fault)
 
     @property
-    def serves(self) -> bool:
+    def is_server(self) -> bool:
         """Whether it is a server, of any kind."""
         return self.role.endswith("server")
 
     @property
+    def serves(self) -> bool:
+        """Whether it is a server for which the app is on."""
+        return self.is_server and self.digest != OFF
+
+    @property
     def takes_uploads(self) -> bool:
         """Whether devices can send to it."""
-        return self.role in ("server", "ingest-server")
+        return self.serves and self.role in ("server", "ingest-server")
 
     @property
     def answers(self) -> bool:
         """Whether people see results there."""
-        return self.role in ("server", "query-server")
+        return self.serves and self.role in ("server", "query-server")
 
     @property
     def written(self) -> str:
@@ -104,9 +112,10 @@ class Signs:
         self,
         role: Role,
         digests: Mapping[Store, str],  # of the registry of each app
+        faults: Mapping[str, str] | None = None,  # by app, as of `Loaded`
     ) -> None:
         self._role: Role = role
-        self._loaded = {store: Loaded.here(role, digest) for store, digest in digests.items()}
+        self._loaded = self._of(digests, faults or {})
         self._past: list[tuple[Store, Loaded]] = []  # to be taken back
         self._lock, self._news, self._over = Lock(), Event(), Event()
         self._thread = Thread(target=self._run, name="signs", daemon=True)
@@ -117,14 +126,18 @@ class Signs:
 
     def change(
         self,
-        digests: Mapping[Store, str],  # of the same apps
-        fault: str = "",  # as of `Loaded`
+        # digests, faults: as at the start
+        digests: Mapping[Store, str],
+        faults: Mapping[str, str] | None = None,
     ) -> None:
         """Say something else from now on."""
         with self._lock:
             self._past += self._loaded.items()
-            self._loaded = {store: Loaded.here(self._role, digest, fault) for store, digest in digests.items()}
+            self._loaded = self._of(digests, faults or {})
         self._news.set()
+
+    def _of(self, digests: Mapping[Store, str], faults: Mapping[str, str]) -> dict[Store, Loaded]:
+        return {store: Loaded.here(self._role, digest, faults.get(store.app, "")) for store, digest in digests.items()}
 
     def stop(self) -> None:
         """End, and take back what was said, as far as the store can be used."""

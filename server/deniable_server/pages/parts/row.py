@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.model.number import quantile_name
+from deniable_aggregator.answer.model.rows import unit_of
 from deniable_aggregator.answer.model.series import Trend
 from deniable_aggregator.answer.over_time import sentence
 from deniable_aggregator.answer.over_time.sentence import NAMES, closed_periods
@@ -50,6 +51,7 @@ class Estimate(NamedTuple):
 
     value: str = ""  # what it is of: an answer, or a figure such as `mean` or `p50`; empty if no answer stands out
     estimate: float = nan
+    unit: str = ""  # of the estimate, as in rows
     low: float = nan
     high: float = nan
 
@@ -199,9 +201,11 @@ def _headline(app: AppMetrics, measured: Latest) -> tuple[str, str, Estimate]:
     if not measured.n:
         return "Not shown yet", "", Estimate()
     view = number_page.view(measured.number) if measured.number else None
-    if view:
+    if measured.number and view:
         first = view.first
-        return first.value, f"{first.name.lower()}, {first.low} to {first.high}", Estimate(_FIGURES[first.name], *first.numbers)
+        at, *ends = first.numbers
+        estimate = Estimate(_FIGURES[first.name], at, unit_of(measured.number.unit, is_share=False), *ends)
+        return first.value, f"{first.name.lower()}, {first.low} to {first.high}", estimate
     rows = metric_page.estimated(measured)
     if not rows:
         return "Too few to say", "", Estimate()
@@ -233,7 +237,7 @@ def _between(row: ValueEstimate) -> str:
 
 
 def _estimate(row: ValueEstimate) -> Estimate:
-    return Estimate(row.label, row.frequency, *row.interval)
+    return Estimate(row.label, row.frequency, unit_of("", is_share=True), *row.interval)
 
 
 def _other_versions(measured: Latest) -> str:

@@ -266,3 +266,19 @@ def test_a_cost_is_the_ledgers():
     assert Spend.of(make("coin", 2, "1")).cost == ceil(log(3) * MICRO)
     assert Spend.of_epsilon("0.1", 3).times(2) == Spend(100_000, 6)
     assert Spend.of_epsilon("0.1", 3).total == 300_000
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    gaps=st.lists(st.integers(1, 40), min_size=1, max_size=5),
+    size=st.integers(1, 60),
+    which=st.sampled_from([(0, 1), (1, 0)]),
+)
+def test_few_points_of_a_grid_are_added_one_by_one(gaps, size, which):
+    """The sum has the same probabilities whether all points are gone through or those alone that have one, on either side."""
+    places = np.cumsum([0, *gaps])
+    few = np.zeros(places[-1] + 1)
+    few[places] = 1 / (1 + np.arange(len(places)))
+    many = 1 / (2 + np.arange(size)) ** 2
+    one, two = ((few, many)[side] for side in which)
+    assert losses._convolved(one, two) == pytest.approx(np.convolve(one, two), rel=1e-12)

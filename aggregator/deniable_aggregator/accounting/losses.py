@@ -33,6 +33,7 @@ POINTS = 1 << 15
 _ROUNDING = 2.0**-53
 _TAIL = 1e-24  # probability cut off at each end in one step: far below the least delta
 _PAIRS = 1 << 18  # of losses that are added exactly
+_DENSE = 8  # if more than one in so many points of a grid has a probability, `numpy.convolve` is as fast
 _GAPS = 8  # a grid with up to this many times as many points as there are pairs is as fast as adding the pairs
 
 
@@ -69,7 +70,7 @@ class Losses:
         else:
             # On a grid losses are rounded up, so the total is still an upper bound.
             (low, one), (start, two) = _lattice(self, unit), _lattice(other, unit)
-            mass = np.convolve(one, two)
+            mass = _convolved(one, two)
             values = (low + start + np.arange(len(mass))) * unit
         terms = len(self.values) + len(other.values)  # an upper bound on the terms of a sum, in each step
         slack = (1 + self.slack) * (1 + other.slack) * (1 + terms * _ROUNDING) - 1
@@ -120,6 +121,19 @@ def _lattice(losses: Losses, unit: int) -> tuple[int, NDArray[np.float64]]:
     places = -(-losses.values // unit)
     low = int(places[0])
     return low, np.bincount(places - low, losses.mass).astype(np.float64)
+
+
+def _convolved(one: NDArray[np.float64], two: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the probabilities of a sum on a grid, from those of both parts."""
+    # Losses that are multiples of one cost are on few points of a grid that has others, too. Only these points are gone through.
+    few, many = sorted((one, two), key=np.count_nonzero)
+    places = np.flatnonzero(few)
+    if len(places) * _DENSE > len(few):
+        return np.convolve(few, many)
+    mass = np.zeros(len(few) + len(many) - 1)
+    for place in places:
+        mass[place : place + len(many)] += few[place] * many
+    return mass
 
 
 def _trimmed(losses: Losses) -> Losses:

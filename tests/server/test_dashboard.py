@@ -6,13 +6,14 @@ import csv
 import re
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from functools import cached_property
 from html.parser import HTMLParser
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from time import sleep
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -342,6 +343,16 @@ def test_the_picture_in_the_list_is_what_the_sentence_is_about(numbers):
     assert "<figcaption>Geometric mean</figcaption>" in row
 
 
+class Outcome(NamedTuple):
+    """A test with its result, which are one here: lists of thousands of them are made."""
+
+    p_value: float
+
+    @property
+    def result(self) -> Outcome:
+        return self
+
+
 @dataclass
 class Listed:
     """A row of the list with tests of these p-values."""
@@ -349,9 +360,9 @@ class Listed:
     p_values: list[float]
     claims: list[bool] = field(default_factory=list)
 
-    @property
-    def tests(self) -> list[Any]:
-        return [SimpleNamespace(result=SimpleNamespace(p_value=each)) for each in self.p_values]
+    @cached_property
+    def tests(self) -> list[Outcome]:
+        return [Outcome(each) for each in self.p_values]
 
     def decided(self, p_holm: list[float], alpha: float) -> Listed:
         return Listed(self.p_values, [each <= alpha for each in p_holm])

@@ -67,6 +67,12 @@ def one_report(reports: Crowd, delta: float = DELTA) -> float:
     return reports.epsilon(delta)
 
 
+@lru_cache(maxsize=64)
+def all_reports(crowds: tuple[Crowd, ...], delta: float) -> float:
+    """Return the epsilon of all reports of a device together, in nats."""
+    return sums.epsilon(crowds, delta)
+
+
 def sentence(registry: Registry, metric: Metric) -> str:
     """Say what readers learn of one report, with its condition; empty if nothing is claimed."""
     reports = crowd(registry, metric)
@@ -112,7 +118,7 @@ class Readers:
         return self._total(lambda crowd: crowd.half)
 
     def _total(self, honest: Callable[[Crowd], Crowd]) -> float:
-        return sums.epsilon([honest(crowd).times(self.devices) for _, crowd in self.crowds], self.delta)
+        return all_reports(tuple(honest(crowd).times(self.devices) for _, crowd in self.crowds), self.delta)
 
     def lines(self, number: Callable[[float], str]) -> Iterator[str]:
         """Write it for people, line by line."""

@@ -12,7 +12,7 @@ from collections import defaultdict
 from fractions import Fraction
 from math import inf, lcm, log
 from operator import mul
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from deniable.errors import ParameterError, PayloadError
 from deniable.frozen import dataclass
@@ -30,6 +30,7 @@ __all__ = ["Proof", "Tape", "distribution", "prove"]
 MAX_WALKS = 2_000_000
 _MAX_PRODUCTS = 1 << 25  # with more, only pairs of equal reports are checked
 
+_Output = TypeVar("_Output")
 _Masses = dict[bytes, Fraction]  # the exact distribution of payloads
 
 
@@ -105,12 +106,18 @@ def distribution(randomize: Callable[[Source], bytes]) -> dict[bytes, Fraction]:
     ParameterError
         If there are more than two million walks. Use a smaller domain.
     """
-    masses: dict[bytes, dict[int, int]] = defaultdict(lambda: defaultdict(int))  # numerators, by the denominators that they have
+    return _walked(randomize)
+
+
+def _walked(draw: Callable[[Source], _Output]) -> dict[_Output, Fraction]:
+    """Return the distribution of what is made of draws, such as a payload or the noise of one."""
+    # Numerators, by the denominators that they have.
+    masses: dict[_Output, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     walk: list[int] | None = []
     walks = 0
     while walk is not None:
         tape = Tape(walk)
-        output = randomize(tape)
+        output = draw(tape)
         numerator, denominator = tape.chance
         masses[output][denominator] += numerator
         walk = tape.next()
@@ -198,9 +205,10 @@ def prove(mechanism: Mechanism, values: Sequence[int] | None = None) -> Proof:
       checked. If there are very many, only pairs of equal reports are checked.
     """
     values = range(mechanism.domain_size) if values is None else values
-    masses = [distribution(lambda tape, v=value: mechanism.randomize(v, source=tape)) for value in values]  # type: ignore[misc]
+    masses = _of_each(mechanism, values)
     faults = []
-    if any(sum(mass.values()) != 1 for mass in masses):
+    weights, whole = _over_one_denominator(masses)
+    if any(sum(weight.values()) != whole for weight in weights):
         faults.append("probabilities do not sum to 1")
     outputs = set().union(*masses)
     ratio = _worst(masses)
@@ -225,6 +233,19 @@ def prove(mechanism: Mechanism, values: Sequence[int] | None = None) -> Proof:
         faults += more
     size = mechanism.domain_size
     return Proof(mechanism.name, size, mechanism.requested, len(outputs), ratio, mechanism.ratio, tuple(faults), permanent)
+
+
+def _of_each(mechanism: Mechanism, values: Sequence[int]) -> list[_Masses]:
+    """Return the distribution of payloads of each value."""
+    # `randomize` draws noise, which is given no value, and then only computes. So one walk of all draws serves all values.
+    (weights,), whole = _over_one_denominator([_walked(lambda tape: mechanism.noise(tape, 1)[0])])
+    distributions = []
+    for value in values:
+        sums: dict[bytes, int] = defaultdict(int)
+        for noise, weight in weights.items():
+            sums[mechanism.respond(value, noise)] += weight
+        distributions.append({payload: Fraction(weight, whole) for payload, weight in sums.items()})
+    return distributions
 
 
 def _steps(mechanism: Permanent, values: Sequence[int], masses: list[_Masses]) -> tuple[Fraction | None, list[str]]:
@@ -281,35 +302,44 @@ def _worst(masses: Sequence[_Masses]) -> Fraction | None:
     outcomes = set().union(*masses)
     if any(set(mass) != outcomes for mass in masses):
         return None
-    return max(max(mass[y] for mass in masses) / min(mass[y] for mass in masses) for y in outcomes)
+    weights, _ = _over_one_denominator(masses)
+    return max(Fraction(max(weight[y] for weight in weights), min(weight[y] for weight in weights)) for y in outcomes)
 
 
 def _together(first: _Masses, second: dict[bytes, _Masses]) -> _Masses:
-    both: _Masses = defaultdict(Fraction)
-    for response, share in first.items():
-        for payload, chance in second[response].items():
+    (shares,), whole = _over_one_denominator([first])
+    weights, parts = _over_one_denominator([second[response] for response in shares])
+    both: dict[bytes, int] = defaultdict(int)
+    for share, chances in zip(shares.values(), weights, strict=True):
+        for payload, chance in chances.items():
             both[payload] += share * chance
-    return dict(both)
+    return {payload: Fraction(weight, whole * parts) for payload, weight in both.items()}
 
 
 def _twice(permanent: Sequence[_Masses], reports: dict[bytes, _Masses]) -> Fraction:
     """Return the worst likelihood ratio of two reports from one permanent response."""
     responses = list(reports)
     payloads = list(set().union(*reports.values()))
-    # With common denominators the many sums are of integers, which is faster.
     chances = [_integers([reports[response].get(payload, Fraction(0)) for response in responses]) for payload in payloads]
-    weights = [_integers([mass[response] for response in responses]) for mass in permanent]
-    scale = [sum(weight) for weight in weights]
+    weights = [[weight[response] for response in responses] for weight in _over_one_denominator(permanent)[0]]
     pairs: Iterable[tuple[int, int]] = ((i, j) for i in range(len(payloads)) for j in range(i + 1))
     if len(permanent) * len(responses) * len(payloads) ** 2 // 2 > _MAX_PRODUCTS:
         pairs = ((i, i) for i in range(len(payloads)))
     worst = Fraction(1)
     for i, j in pairs:
         both = list(map(mul, chances[i], chances[j]))
-        likely = [Fraction(sum(map(mul, weight, both)), total) for weight, total in zip(weights, scale, strict=True)]
+        likely = [sum(map(mul, weight, both)) for weight in weights]
         if max(likely):
-            worst = max(worst, max(likely) / min(likely))
+            worst = max(worst, Fraction(max(likely), min(likely)))
     return worst
+
+
+def _over_one_denominator(masses: Sequence[dict[_Output, Fraction]]) -> tuple[list[dict[_Output, int]], int]:
+    """Return the numerators of distributions over their least common denominator, and this. Many sums are faster so."""
+    whole = lcm(*{chance.denominator for mass in masses for chance in mass.values()})
+    return [
+        {output: chance.numerator * (whole // chance.denominator) for output, chance in mass.items()} for mass in masses
+    ], whole
 
 
 def _integers(shares: list[Fraction]) -> list[int]:
@@ -321,9 +351,14 @@ def _biased_support(mechanism: FrequencyOracle, values: Sequence[int], masses: l
     """Return the pairs of values for which the probability of support is not the declared one, in words."""
     supports = {payload: _support(mechanism, payload) for payload in payloads}
     faults = []
-    for true, mass in zip(values, masses, strict=True):
+    weights, whole = _over_one_denominator(masses)
+    for true, weight in zip(values, weights, strict=True):
+        sums: dict[int, int] = defaultdict(int)
+        for payload, share in weight.items():
+            for value, sign in supports[payload].items():
+                sums[value] += share * sign
         for value in values:
-            support = sum((share * supports[payload].get(value, 0) for payload, share in mass.items()), Fraction(0))
+            support = Fraction(sums[value], whole)
             claimed, name = mechanism.support(value, true), "p" if value == true else "q"
             if support != claimed:
                 chance = f"{float(support):.12g}, not {name} = {float(claimed):.12g}"

@@ -11,6 +11,7 @@ import pytest
 from deniable import mechanisms
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
+from deniable.mechanisms.base import Mechanism
 from deniable.mechanisms.direct import Grr, shifts
 from deniable.mechanisms.l_grr import LGrr
 from deniable.mechanisms.l_osue import LOsue
@@ -18,7 +19,7 @@ from deniable.mechanisms.permanent import second_flip
 from deniable.mechanisms.rappor import Rappor
 from deniable.mechanisms.subset import Subset
 from deniable.mechanisms.unary import Sue
-from deniable.proof import Tape, distribution, prove
+from deniable.proof import Tape, _of_each, distribution, prove
 
 if TYPE_CHECKING:
     from deniable.source import Source
@@ -273,6 +274,23 @@ def test_what_a_proof_tells():
     assert proof.holds
     assert (proof.permanent, proof.epsilon_permanent) == (None, inf)
     assert prove(LGrr(domain_size=3, epsilon=1)).epsilon_permanent == pytest.approx(2)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "options"),
+    [
+        *((name, 2, {}) for name in mechanisms.names()),
+        ("window", 3, {"blocks": 1, "length": 2}),
+        ("padded_subset", 8, {"most": 2}),
+        ("sampled_options", 8, {}),
+    ],
+)
+def test_what_is_proved_is_what_devices_call(name, size, options):
+    """One walk of the noise gives each value the distribution that all draws of `randomize` give it."""
+    mechanism = mechanisms.make(name, domain_size=size, epsilon=2, **options)
+    assert type(mechanism).randomize is Mechanism.randomize
+    apart = [distribution(lambda tape, v=value: mechanism.randomize(v, source=tape)) for value in range(mechanism.domain_size)]
+    assert _of_each(mechanism, range(mechanism.domain_size)) == apart
 
 
 def test_a_tape_walks_every_draw():

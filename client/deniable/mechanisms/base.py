@@ -157,7 +157,7 @@ class Mechanism(Sealed, ABC):
 
     @abstractmethod
     def noise(self, source: Source, count: int) -> list[Any]:
-        """Draw the noise of `count` independent reports. It does not depend on the value."""
+        """Draw the noise of `count` independent reports. It does not depend on the value, and can be a key of a dict."""
 
     @abstractmethod
     def respond(self, value: int, noise: Any) -> bytes:

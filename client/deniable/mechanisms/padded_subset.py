@@ -109,14 +109,14 @@ class PaddedSubset(OfSets):
         others = source.subsets(self.options_listed, [self.size - each for each in met])
         return list(zip(map(self._cut, orders), own, others, strict=True))
 
-    def _cut(self, number: int) -> list[int]:
+    def _cut(self, number: int) -> tuple[int, ...]:
         """Return the place that each further option of an answer takes, from s on none: so the answer keeps any s, all alike."""
         # A. G. Waterman's reservoir, in D. E. Knuth: The Art of Computer Programming, volume 2, 3.4.2, algorithm R.
         places = [*range(self.most)]
         for options in range(self.most + 1, self.options_listed + 1):
             number, place = divmod(number, options)
             places.append(min(place, self.most))
-        return places
+        return tuple(places)
 
     def respond(self, value: int, noise: Any) -> bytes:
         """Move the subset's places to those of the answer, and to the others; drop the blanks."""
@@ -126,7 +126,7 @@ class PaddedSubset(OfSets):
             subset = (subset - others << 1) | others | (own >> number & 1) << place
         return self.layout.pack(0, subset & self.domain_size - 1)
 
-    def _held(self, value: int, cut: list[int]) -> list[int]:
+    def _held(self, value: int, cut: tuple[int, ...]) -> list[int]:
         """Return the s places of an answer, in order: its options, some of more, and blanks instead of fewer."""
         options, most = self.options_listed, self.most
         held = [*range(options, options + most), 0]  # the last one is for options that the answer does not have or keep

@@ -207,8 +207,8 @@ def prove(mechanism: Mechanism, values: Sequence[int] | None = None) -> Proof:
     values = range(mechanism.domain_size) if values is None else values
     masses = _of_each(mechanism, values)
     faults = []
-    weights, whole = _over_one_denominator(masses)
-    if any(sum(weight.values()) != whole for weight in weights):
+    weights, denominator = _over_one_denominator(masses)
+    if any(sum(weight.values()) != denominator for weight in weights):
         faults.append("probabilities do not sum to 1")
     outputs = set().union(*masses)
     ratio = _worst(masses)
@@ -238,13 +238,13 @@ def prove(mechanism: Mechanism, values: Sequence[int] | None = None) -> Proof:
 def _of_each(mechanism: Mechanism, values: Sequence[int]) -> list[_Masses]:
     """Return the distribution of payloads of each value."""
     # `randomize` draws noise, which is given no value, and then only computes. So one walk of all draws serves all values.
-    (weights,), whole = _over_one_denominator([_walked(lambda tape: mechanism.noise(tape, 1)[0])])
+    (weights,), denominator = _over_one_denominator([_walked(lambda tape: mechanism.noise(tape, 1)[0])])
     distributions = []
     for value in values:
         sums: dict[bytes, int] = defaultdict(int)
         for noise, weight in weights.items():
             sums[mechanism.respond(value, noise)] += weight
-        distributions.append({payload: Fraction(weight, whole) for payload, weight in sums.items()})
+        distributions.append({payload: Fraction(weight, denominator) for payload, weight in sums.items()})
     return distributions
 
 
@@ -307,13 +307,13 @@ def _worst(masses: Sequence[_Masses]) -> Fraction | None:
 
 
 def _together(first: _Masses, second: dict[bytes, _Masses]) -> _Masses:
-    (shares,), whole = _over_one_denominator([first])
+    (shares,), denominator = _over_one_denominator([first])
     weights, parts = _over_one_denominator([second[response] for response in shares])
     both: dict[bytes, int] = defaultdict(int)
     for share, chances in zip(shares.values(), weights, strict=True):
         for payload, chance in chances.items():
             both[payload] += share * chance
-    return {payload: Fraction(weight, whole * parts) for payload, weight in both.items()}
+    return {payload: Fraction(weight, denominator * parts) for payload, weight in both.items()}
 
 
 def _twice(permanent: Sequence[_Masses], reports: dict[bytes, _Masses]) -> Fraction:
@@ -336,10 +336,10 @@ def _twice(permanent: Sequence[_Masses], reports: dict[bytes, _Masses]) -> Fract
 
 def _over_one_denominator(masses: Sequence[dict[_Output, Fraction]]) -> tuple[list[dict[_Output, int]], int]:
     """Return the numerators of distributions over their least common denominator, and this. Many sums are faster so."""
-    whole = lcm(*{chance.denominator for mass in masses for chance in mass.values()})
+    denominator = lcm(*{chance.denominator for mass in masses for chance in mass.values()})
     return [
-        {output: chance.numerator * (whole // chance.denominator) for output, chance in mass.items()} for mass in masses
-    ], whole
+        {output: chance.numerator * (denominator // chance.denominator) for output, chance in mass.items()} for mass in masses
+    ], denominator
 
 
 def _integers(shares: list[Fraction]) -> list[int]:
@@ -351,14 +351,14 @@ def _biased_support(mechanism: FrequencyOracle, values: Sequence[int], masses: l
     """Return the pairs of values for which the probability of support is not the declared one, in words."""
     supports = {payload: _support(mechanism, payload) for payload in payloads}
     faults = []
-    weights, whole = _over_one_denominator(masses)
+    weights, denominator = _over_one_denominator(masses)
     for true, weight in zip(values, weights, strict=True):
         sums: dict[int, int] = defaultdict(int)
         for payload, share in weight.items():
             for value, sign in supports[payload].items():
                 sums[value] += share * sign
         for value in values:
-            support = Fraction(sums[value], whole)
+            support = Fraction(sums[value], denominator)
             claimed, name = mechanism.support(value, true), "p" if value == true else "q"
             if support != claimed:
                 chance = f"{float(support):.12g}, not {name} = {float(claimed):.12g}"

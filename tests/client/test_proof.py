@@ -289,8 +289,8 @@ def test_what_is_proved_is_what_devices_call(name, size, options):
     """One walk of the noise gives each value the distribution that all draws of `randomize` give it."""
     mechanism = mechanisms.make(name, domain_size=size, epsilon=2, **options)
     assert type(mechanism).randomize is Mechanism.randomize
-    apart = [distribution(lambda tape, v=value: mechanism.randomize(v, source=tape)) for value in range(mechanism.domain_size)]
-    assert _of_each(mechanism, range(mechanism.domain_size)) == apart
+    of_draws = [distribution(lambda tape, v=value: mechanism.randomize(v, source=tape)) for value in range(mechanism.domain_size)]
+    assert _of_each(mechanism, range(mechanism.domain_size)) == of_draws
 
 
 def test_a_tape_walks_every_draw():

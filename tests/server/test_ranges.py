@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -421,6 +422,9 @@ def test_the_words_beside_a_difference_agree_with_its_interval(client):
         for ends in ((-0.051, 0.001), (-0.051, -0.001))
     ]
     assert verdicts == ["fell, by up to 5.1 points", "fell"]
+    unknown = structs.replace(comparison, overall=structs.replace(comparison.overall, p_value=math.nan))
+    view = comparison_page.view(unknown, "month")
+    assert ("beyond chance." in view.summary[0], view.summary[1], view.test) == (True, "", "")
 
 
 def test_the_index_is_read_anew_only_when_it_says_something_else(client, monkeypatch):

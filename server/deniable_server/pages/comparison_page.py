@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from math import exp, isnan
 from typing import TYPE_CHECKING, NamedTuple
@@ -148,13 +149,19 @@ def times(
     recent = names[-_MOST_OFFERED:]
     groups = [Times(f"{length.capitalize()}s", tuple((name, figures.brief(name, length)) for name in reversed(recent)))]
     for longer in period.LENGTHS[period.LENGTHS.index(length) + 1 :]:
-        buckets = dict.fromkeys(period.of(period.bounds(name, length)[0], longer) for name in reversed(names))
+        buckets = dict.fromkeys(_bucket(name, length, longer) for name in reversed(names))
         options = [(name, figures.brief(name, longer)) for name in buckets if _has_whole(name, length, names)]
         if len(options) > 1:
             groups.append(Times(f"{longer.capitalize()}s", tuple(options[:_MOST_LONGER])))
     listed = {value for group in groups for value, _ in group.options}
     others = [(text, words) for text in dict.fromkeys(chosen) if text and text not in listed and (words := _words(text, length))]
     return [Times("In the address", tuple(others)), *groups] if others else groups
+
+
+@lru_cache(4096)  # of years of days, which are asked for again with each comparison
+def _bucket(name: str, length: str, longer: str) -> str:
+    """Return the longer period in which a period begins."""
+    return period.of(period.bounds(name, length)[0], longer)
 
 
 def _has_whole(name: str, length: str, names: Sequence[str]) -> bool:
@@ -168,6 +175,7 @@ def _words(text: str, length: str) -> str:
     return figures.beginning(side.words) if side else ""
 
 
+@lru_cache(4096)
 def _side(text: str, length: str) -> Side | None:
     try:
         return side_of(text, length)
@@ -273,20 +281,19 @@ def _summary(comparison: Comparison) -> tuple[str, str] | None:
     rows = [row for row in comparison.differences if row.value is not False]
     if len(rows) < 2 or comparison.overall is None:  # noqa: PLR2004
         return None
-    number = sum(row.differs for row in rows)
-    return (
-        f"{number} of {plural(len(rows), 'value')} {'differs' if number == 1 else 'differ'} beyond chance.",
-        (
-            "If both sides answered alike, estimates so far apart would come by chance alone in "
-            f"{figures.chance(comparison.overall.p_value)} cases."
-        ),
-    )
+    number, p_value = sum(row.differs for row in rows), comparison.overall.p_value
+    how_many = f"{number} of {plural(len(rows), 'value')} {'differs' if number == 1 else 'differ'} beyond chance."
+    if isnan(p_value):  # of reports that no mechanism makes
+        return how_many, ""
+    alike = "If both sides answered alike, estimates so far apart would come by chance alone in"
+    return how_many, f"{alike} {figures.chance(p_value)} cases."
 
 
 def _test(comparison: Comparison) -> str:
     """Name the test of all values together."""
     overall = comparison.overall
-    if overall is None or sum(row.value is not False for row in comparison.differences) < 2:  # noqa: PLR2004
+    number = sum(row.value is not False for row in comparison.differences)
+    if overall is None or isnan(overall.p_value) or number < 2:  # noqa: PLR2004
         return ""
     if overall.statistic is None or overall.degrees is None:
         return "All values together are tested by the smallest p-value."

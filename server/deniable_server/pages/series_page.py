@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 6
 _MOST_SHIFTS = 3  # that are named one by one
-_MOST_POINTS = 40  # of a line in a row
+_MOST_POINTS = 30  # of a line in a row
 _ROW_SIDE = 99  # units of the path of a line in a row: two digits
 _MOST_CELLS = 600  # of the table
 _APART = {"hour": "four hours apart", "day": "a week apart", "week": "four weeks apart", "month": "four months apart"}

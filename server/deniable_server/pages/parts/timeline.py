@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.figures import Measure
     from deniable_aggregator.answer.model.series import Line, Point, SeriesPeriod
 
-_SIDE, _SMALL_SIDE = 1000, 240  # units of the square of a path, which has whole numbers: of one picture, and of several
+_SIDE, _SMALL_SIDE = 1000, 200  # units of the square of a path, which has whole numbers: of one picture, and of several
 _MOST_DAYS = 15  # below so many days each has its name
 _MOST_WEEKS = 9  # below so many weeks of days each Monday has its name
 _MOST_TICKS = 14

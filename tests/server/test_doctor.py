@@ -611,7 +611,7 @@ def test_the_first_line_says_whether_all_is_well(good, registry_file, monkeypatc
     good.redis.xadd(shop.partitions[0].dead, {"reason": "x"})
     assert conclusion() == (0, "2 warnings: workers, dead letters")
     shop.append(Upload(b"batch", key="one", remember=b"-", cap=10, ttl=60))
-    assert conclusion()[1].startswith("1 fault: workers; ")
+    assert conclusion()[1].startswith("1 fault: workers (")
     cli.main(["doctor", "--redis-url", good.url])
     words = re.findall(r"^(fault|warning|skipped|ok) ", capsys.readouterr().out, re.MULTILINE)
     assert words == sorted(words, key=["fault", "warning", "skipped", "ok"].index)

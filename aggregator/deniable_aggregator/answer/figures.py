@@ -147,8 +147,8 @@ def digits_of(rows: Sequence[tuple[float, tuple[float, float]]]) -> int:
     """
     reaches = [reach for _, (low, high) in rows if (reach := abs(high - low) / 2) > 0]
     digits = 1 - floor(log10(min(reaches))) if reaches else 2
-    whole = all(float(each).is_integer() for value, ends in rows for each in (value, *ends))
-    return min(digits, 0) if whole else digits
+    are_integers = all(float(each).is_integer() for value, ends in rows for each in (value, *ends))
+    return min(digits, 0) if are_integers else digits
 
 
 def number(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, floor, sqrt
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 import numpy as np
 from scipy.special import ndtri
@@ -79,11 +79,14 @@ def exact_ends(
     mechanism: Mechanism,
     n: int,  # reports
     values: Sequence[float] = (),  # as `range_share` takes them
+    *,
+    parts: bool = False,  # whether reports name equal parts of the axis; else the mechanism is a window
 ) -> ExactEnds:
     """Return at which places a range may end without blur."""
-    if not isinstance(mechanism, Window):
+    if parts:
         size = mechanism.domain_size
         return ExactEnds("parts", tuple(part / size for part in range(1, size)), 0.0)
+    mechanism = cast("Window", mechanism)
     blur = (ramp_length(mechanism, n) + 1) / (mechanism.points - 1)
     known = np.asarray(values, np.float64)
     if _tells_values(mechanism, n):

@@ -129,7 +129,7 @@ def cause(error: Exception) -> str:
 
 def _rejected(error: Exception) -> str:
     """Say why a certificate is not accepted; empty if OpenSSL says something else."""
-    return next((words for said, words in _REJECTED.items() if said in str(error)), "")
+    return next((words for phrase, words in _REJECTED.items() if phrase in str(error)), "")
 
 
 def unusable(error: Exception) -> str:

@@ -145,7 +145,7 @@ class NumberReading(Reading):
         metric = self.declared.metric
         if not number_range.has_ranges(metric):
             return None
-        ends = exact_ends(self.declared.mechanism, self.n, self._places)
+        ends = exact_ends(self.declared.mechanism, self.n, self._places, parts=metric.binned)
         number = to_number(metric)
         return RangeEnds([float(f"{number(place):.12g}") for place in ends.places], _ends_in_words(metric, ends))
 

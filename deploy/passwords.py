@@ -1,9 +1,9 @@
 """Draw a password for each user of the store, and a key for the numbers of the servers.
 
 ``python deploy/passwords.py deploy/users.acl --folder deploy/private --store store:6379`` writes ``users.acl`` for the store,
-which has hashes only, and for each process an environment file that only its owner may read. Without ``--folder`` the hashes go
-to stdout and the passwords to the terminal (stderr), once, as ``user password``. The password of the user ``probe`` has a file of
-its own, for ``ready.sh``: whether a server of the store is ready.
+which has hashes only, and for each process an environment file that only its owner may read. No password is printed, unless
+``--show`` asks for it instead: then the hashes go to stdout and the passwords to stderr, once, as ``user password``. The password
+of the user ``probe`` has a file of its own, for ``ready.sh``: whether a server of the store is ready.
 
 With ``--keep deploy/private`` the new files say what the ones in use say, also what an operator added to them, and have new
 passwords and another key.
@@ -101,7 +101,9 @@ def rules(path: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Draw passwords for the users of the store.")
     parser.add_argument("acl", type=rules, help="users.acl as shipped")
-    parser.add_argument("--folder", type=Path, help="write the files of all processes there; a new folder, or an empty one")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--folder", type=Path, help="write the files of all processes there; a new folder, or an empty one")
+    where.add_argument("--show", action="store_true", help="write no files: print the hashes, and each password to stderr")
     parser.add_argument(
         "--store",
         metavar="HOST:PORT",
@@ -148,7 +150,8 @@ def main() -> None:
             text = renewed((before / f"{user}.env").read_text("utf-8"), password, metrics_key)
         write(arguments.folder / f"{user}.env", text)
     following = f"put these files in the place of those in {before}" if before else "start the store with users.acl"
-    sys.stdout.write(f"wrote {arguments.folder}: users.acl, and a file for each process. Next: {following} (deploy/README.md)\n")
+    files = "users.acl with hashes, and NAME.env with a password for each process (mode 0600)"
+    sys.stdout.write(f"wrote {arguments.folder}: {files}. Next: {following} (deploy/README.md)\n")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from deniable import registry
 from deniable.declared import Declared
 from deniable.errors import DeniableError
 from deniable.messages.finding import Finding
-from deniable.messages.plural import plural
+from deniable.messages.plural import few, plural
 from deniable.registry import period
 from deniable.transport.dsn import is_loopback
 from deniable.transport.http import Http, HttpPost
@@ -43,7 +43,6 @@ _LOCAL_SECONDS = 3.0
 _LEAST_FREE, _TIGHT = 64 << 20, 1 << 30  # bytes of the disk
 _OFF, _TOO_FAR = 5.0, 3600.0  # seconds between the clocks; a period is one hour or longer
 _SHARE = 0.1  # of dropped reports that needs attention
-_NAMED = 5
 _PASSING = ("tmpfs", "ramfs", "overlay")  # file systems that end with the machine or the container
 _MAGIC, _ROLLBACK = b"SQLite format 3\0", 1
 _JOURNALS = 18  # place of the two bytes that say which journal a file has
@@ -311,15 +310,14 @@ def agreement(
 ) -> Finding:
     """Say whether relay and server have the same registry, as far as refusals show it."""
     if differing:
-        more = f" and {len(differing) - _NAMED} more" if len(differing) > _NAMED else ""
-        named = ", ".join(f"{metric} ({code})" for metric, code in list(differing.items())[:_NAMED])
+        named = few([f"{metric} ({code})" for metric, code in differing.items()])
         meaning = "the server refuses their pools, which stay here"
         remedy = "have relay and server read the same metrics.toml; both read it at their start"
-        return Finding("agreement", "fault", f"the server declares them differently: {named}{more}", meaning, remedy)
+        return Finding("agreement", "fault", f"the server declares them differently: {named}", meaning, remedy)
     if loose:
         meaning = "this relay sends none, but the server would take them from another"
         remedy = "have the server read the metrics.toml that ships with the app"
-        seen = f"the server takes smaller pools of {', '.join(loose[:_NAMED])} than this registry allows"
+        seen = f"the server takes smaller pools of {few(loose)} than this registry allows"
         return Finding("agreement", "warning", seen, meaning, remedy)
     seen = f"the server declares all {plural(len(declared.metrics), 'metric')} alike, and refuses pools that are too small"
     return Finding("agreement", "ok", seen)

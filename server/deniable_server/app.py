@@ -14,6 +14,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from deniable.registry.text import visible
 from deniable.wire.headers import SHARED
+from deniable_aggregator.process.logs import OF_PROCESS
 from deniable_aggregator.store import Store
 from deniable_aggregator.store.errors import StoreError
 from deniable_aggregator.store.outage import Outage
@@ -103,7 +104,7 @@ def _read(settings: Settings) -> Files:
     """Read the files where no first process of gunicorn has done so, and has said what is wrong."""
     files = sources.read(settings)
     for line in files.lines:
-        log.error("%s", line)
+        log.error("%s", line, extra=OF_PROCESS)
     return files
 
 

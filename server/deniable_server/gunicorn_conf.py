@@ -47,6 +47,7 @@ def on_starting(server: Any) -> None:
 
     from deniable.errors import DeniableError  # noqa: PLC0415
     from deniable_aggregator.process import variables  # noqa: PLC0415
+    from deniable_aggregator.process.logs import OF_PROCESS  # noqa: PLC0415
     from deniable_aggregator.store import outage  # noqa: PLC0415
     from deniable_aggregator.store.errors import StoreError  # noqa: PLC0415
     from deniable_server import sources  # noqa: PLC0415
@@ -60,7 +61,7 @@ def on_starting(server: Any) -> None:
         settings = Settings.from_environment()
         if settings.registry:  # else whatever needs one says so
             for line in sources.hand_on(settings).lines:
-                server.log.error(line)
+                server.log.error(line, extra=OF_PROCESS)
         with closing(settings.opened(_STORE_SECONDS)) as client, suppress(StoreError):  # the processes say that it is away
             settings.check(client, settings.promise)
     except DeniableError as error:
@@ -79,10 +80,10 @@ def on_starting(server: Any) -> None:
         """Have the processes read the registries anew, each under its requests. gunicorn would start other processes."""
         try:
             for line in sources.hand_on(settings).lines:
-                server.log.error(line)
+                server.log.error(line, extra=OF_PROCESS)
         except (DeniableError, OSError) as error:
             reason = sources.fault(error)
-            server.log.error("the registries cannot be used, so those before stay in use: %s", reason)  # noqa: TRY400
+            server.log.error("the registries cannot be used, so those before stay in use: %s", reason, extra=OF_PROCESS)  # noqa: TRY400
         server.kill_workers(signal.SIGHUP)  # which sends it; it ends nothing
 
     server.handle_hup = renew

@@ -186,10 +186,10 @@ def test_status_tells(store, store_url, capsys, monkeypatch):
     Pass(at=1_795_867_200, next=1_795_870_800, n=1200).note(store)
     assert main(options) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert (lines[0].endswith("counted (UTC)"), lines[1].endswith("  1,200 at 12:00")) == (True, True)
+    assert (lines[0].endswith("counted"), lines[1].endswith("  1,200")) == (True, True)
     assert lines[-1] == (
-        "shop: 1,200 reports were counted by 12:00 UTC, in periods that still take some; what was counted since then shows at "
-        "13:00 or soon after"
+        "shop: the 1,200 reports were counted by 12:00 UTC, in periods that still take some; "
+        "what was counted since then shows at 13:00 or soon after"
     )
 
 

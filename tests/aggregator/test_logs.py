@@ -118,3 +118,22 @@ def test_settings_come_from_the_environment():
     assert LogSettings.from_environment({}) == LogSettings("warning", "console")
     settings = LogSettings.from_environment({"DENIABLE_LOG_LEVEL": "debug", "DENIABLE_LOG_FORMAT": "json"})
     assert settings == LogSettings("debug", "json")
+
+
+@pytest.mark.parametrize(
+    ("level", "fields", "answering", "time"),
+    [
+        ("WARNING", logs.OF_PROCESS, False, "2026-11-21T20:15:42Z"),
+        ("WARNING", {}, False, "2026-11-21T20:00Z"),
+        ("WARNING", logs.OF_PROCESS, True, "2026-11-21T20:00Z"),
+        ("INFO", logs.OF_PROCESS, False, "2026-11-21T20:00Z"),
+    ],
+)
+def test_only_what_a_process_says_of_itself_has_a_second(monkeypatch, level, fields, answering, time):
+    """Not while a request is answered, nor where each request has a line: it would show when an upload came."""
+    monkeypatch.setattr(logging.getLogger(), "level", getattr(logging, level))
+    logging.getLogger().manager._clear_cache()
+    if answering:
+        logs.begin(request="1", route="/v1/reports")
+    moment = datetime(2026, 11, 21, 20, 15, 42, tzinfo=UTC).timestamp()
+    assert as_json(record(created=moment, **fields))["time"] == time

@@ -212,3 +212,13 @@ def test_what_is_said_of_changes(differs, ends, text):
         lines.append(Line("share", "abcde"[at], "abcde"[at], [], change, None))
     fields = dict.fromkeys(Series.__struct_fields__) | {"period_length": "month", "unit": "", "scale": "linear"}
     assert change_in_words(Series(**(fields | {"lines": lines, "periods": []}))) == text
+
+
+def test_a_column_has_one_number_of_digits():
+    """Of the shortest interval; whole numbers have none, and a wide interval alone would round further."""
+    rows = [(12.34, (11.9, 12.8)), (150.26, (120.0, 181.5))]
+    digits = figures.digits_of(rows)
+    assert [figures.number(*row, "ms", digits) for row in rows] == ["12.34\u202fms", "150.26\u202fms"]
+    assert figures.number(*rows[1], "ms") == "150\u202fms"
+    assert figures.digits_of([(4.0, (3.0, 5.0)), (7.0, (6.0, 9.0))]) == 0
+    assert figures.digits_of([(1.0, (1.0, 1.0)), (1.5, (1.5, 1.5))]) == 2

@@ -133,7 +133,7 @@ def test_many_other_names_are_one_fault(folder):
     with pytest.raises(RegistryError) as caught:
         published.load(folder())
     assert len(caught.value.faults) == 1
-    assert str(caught.value).count("the folder has f00.toml, f01.toml, f02.toml and 27 more: add registries with ") == 1
+    assert str(caught.value).count("the folder has f00.toml, f01.toml, f02.toml, f03.toml and 26 more: add registries with ") == 1
 
 
 def test_one_app_has_one_registry(folder, tmp_path):

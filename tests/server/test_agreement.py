@@ -108,7 +108,7 @@ def test_a_file_with_faults_is_told_by_who_refuses_it(shop):
         (Loaded("serve", "0" * 64, "here:2"), " for a few seconds."),
     ):
         registries.say(shop.store, sign)
-        faults = " and has faults" if sign.fault else ""
+        faults = " and was refused" if sign.fault else ""
         sentence = f"the file was edited{faults}. The one before is still in use by all processes (1 server){end}"
         assert sentence in shop.http.get("/").text
         assert shop.http.get("/readyz").get_json()["parts"]["registry:shop"]["fault"] == (sign.fault or None)

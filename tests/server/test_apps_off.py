@@ -91,6 +91,8 @@ def test_a_mended_file_is_served_at_sighup(two, files):
     spoil(files["blog"])
     flask = create_app(two)
     assert upload(flask, "blog").status_code == 503
+    flask.extensions["deniable"].renew()
+    assert list(flask.extensions["deniable"].off) == ["blog"]
     files["blog"].write_text(TEXT.replace("APP", "blog"), "utf-8")
     assert not flask.extensions["deniable"].renew().faulty
     assert upload(flask, "blog").status_code == 422

@@ -199,6 +199,17 @@ def test_the_arms_are_compared_if_nothing_else_is_asked(serve):
     assert says not in other
 
 
+def test_the_page_of_an_experiment_says_why_medians_are_not_compared(serve):
+    """Where a distribution is estimated: what is compared, and why no more is."""
+    shop = serve(REGISTRY.replace('estimate = "mean"\nrange', 'estimate = "distribution"\nrange'))
+    for arm in ("control", "large"):
+        send(shop, "size", [shop.app.registry.metrics["size"].position(20)] * 600, week(2), segment=f"arm={arm}")
+    shop.drain(days=40)
+    why = "Quantiles of arms are not compared, for no interval of theirs holds at every look: compare the geometric mean."
+    assert why in page(shop, "size/experiment")
+    assert "<h3>Medians</h3>" not in page(shop, "theme/experiment")
+
+
 def test_a_page_says_nothing_of_arms_without_a_release(serve):
     shop = serve(REGISTRY)
     send(shop, "theme", [1] * 60, week(2), segment="platform=linux,arm=control")

@@ -208,6 +208,44 @@ def test_the_answer_about_a_metric_says_what_the_range_was_rounded_to(shop):
     assert shop.get("/api/v1/metrics/wait").get_json()["number"]["range_share"] is None
 
 
+@pytest.mark.parametrize(
+    ("metric", "exact", "words"),
+    [
+        ("stars", [1, 2, 3, 4], "An end is exact at each value that answers have. One between two values means the lower one."),
+        ("wait", [], r"No end is exact: answers within [\d.]+ ms of it may count on either side\. .* `step` in the registry .*"),
+        ("kept", [], r"Devices report \d+ parts\. An end is exact between two parts; any other is rounded to one of these\."),
+    ],
+)
+def test_which_ends_are_exact_is_said_before_a_range_is_asked_for(shop, client, metric, exact, words):
+    """The answer lists them, the form offers them, and a range that ends there is exact."""
+    ends = shop.get(f"/api/v1/metrics/{metric}").get_json()["number"]["range_ends"]
+    assert re.fullmatch(words, ends["says"])
+    html = page(client, f"/m/{metric}")
+    assert ends["says"] in html
+    assert re.findall(r'<option value="([\d.]+)">', html.partition('<datalist id="ends">')[2].partition("</datalist>")[0]) == [
+        f"{end:.12g}" for end in ends["exact"]
+    ]
+    if metric != "kept":
+        assert ends["exact"] == exact
+    for end in ends["exact"]:
+        share = shop.get(f"/api/v1/metrics/{metric}?value={end:g}..").get_json()["number"]["range_share"]
+        assert "may count on either side" not in share["says"]
+        if metric == "kept":  # to this end, and to no other
+            assert share["low"] == pytest.approx(end)
+
+
+def test_all_quantiles_have_the_same_digits(client):
+    """Those that are resolved, and their bands, on a linear scale."""
+    table = page(client, "/m/wait").partition('<table class="numbers quantiles">')[2].partition("</table>")[0]
+    texts = re.findall(r'<tr><th scope="row">.*?<td class="share">([\d.,]+).*?([\d.,]+) to ([\d.,]+)', table)
+    assert len(texts) > 3
+    assert len({len(text.partition(".")[2]) for row in texts for text in row}) == 1
+
+
+def test_what_has_no_ranges_has_no_ends(shop):
+    assert shop.get("/api/v1/metrics/size").get_json()["number"]["range_ends"] is None
+
+
 def test_the_same_share_is_in_a_row_and_in_the_answer(shop):
     (row,) = rows(shop, metrics=["wait"], filters=within("300.."), dimensions=["value"])
     answer = shop.get("/api/v1/metrics/wait?value=300..").get_json()["number"]["range_share"]

@@ -137,7 +137,26 @@ def share_digits(error: float) -> int:
     return min(max(1 - floor(log10(100 * error)), 0), _DIGITS) if error > 0 else 1
 
 
-def number(value: float, interval: tuple[float, float], unit: str = "") -> str:
+def digits_of(rows: Sequence[tuple[float, tuple[float, float]]]) -> int:
+    """Return how many digits after the point a column of numbers has: two of half the shortest interval.
+
+    Examples
+    --------
+    >>> digits_of([(412.3, (398.0, 431.0)), (1020.0, (900.0, 1100.0))])
+    0
+    """
+    reaches = [reach for _, (low, high) in rows if (reach := abs(high - low) / 2) > 0]
+    digits = 1 - floor(log10(min(reaches))) if reaches else 2
+    are_integers = all(float(each).is_integer() for value, ends in rows for each in (value, *ends))
+    return min(digits, 0) if are_integers else digits
+
+
+def number(
+    value: float,
+    interval: tuple[float, float],
+    unit: str = "",
+    digits: int | None = None,  # after the point, of the column where it stands; None: its own
+) -> str:
     """Write a number with its unit, and with as many digits as its interval allows: two of half its length.
 
     Where the interval has no 0, a number has two digits of its own. If value and interval are whole numbers, so is the text.
@@ -151,12 +170,12 @@ def number(value: float, interval: tuple[float, float], unit: str = "") -> str:
     >>> number(1.04, (1.04, 7200.0), "s")
     '1.0\u202fs'
     """
-    reach = abs(interval[1] - interval[0]) / 2
-    digits = 1 - floor(log10(reach)) if reach > 0 else 2
-    if value > 0 and min(interval) > 0:  # on a logarithmic scale the low end is far below half the length
-        digits = max(digits, 1 - floor(log10(value)))
-    if all(float(end).is_integer() for end in (value, *interval)):
-        digits = min(digits, 0)
+    if digits is None:
+        digits = digits_of([(value, interval)])
+        if value > 0 and min(interval) > 0:  # on a logarithmic scale the low end is far below half the length
+            digits = max(digits, 1 - floor(log10(value)))
+        if all(float(end).is_integer() for end in (value, *interval)):
+            digits = min(digits, 0)
     text = f"{abs(round(value, digits)):,.{min(max(digits, 0), _MOST_DIGITS)}f}"
     sign = MINUS if value < 0 and float(text.replace(",", "")) else ""
     return f"{sign}{text}{_THIN + unit if unit else ''}"

@@ -25,7 +25,7 @@ _COLUMNS = {
     "lag": "lag s",
     "dead": "dead letters",
     "held_up": "held up by",
-    "counted": "counted (UTC)",
+    "counted": "counted",
 }
 
 
@@ -52,7 +52,7 @@ def status(parser: argparse.ArgumentParser) -> Run:
             for row in rows:
                 print(json.dumps(row))
         else:
-            table = [list(_COLUMNS.values()), *([_text(cell) for cell in _cells(row)] for row in rows)]
+            table = [list(_COLUMNS.values()), *([_text(row[name]) for name in _COLUMNS] for row in rows)]
             widths = [max(map(len, column)) for column in zip(*table, strict=True)]
             for cells in table:
                 print("  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)))
@@ -87,7 +87,7 @@ def _since(last: Pass) -> str:
     """Say of when the number of counted reports is: one of an hour ago looks like a loss."""
     at, then = (f"{datetime.fromtimestamp(moment, UTC):%H:%M}" for moment in (last.at, last.next))
     later = f"; what was counted since then shows at {then} or soon after" if last.next > last.at else ""
-    return f"{plural(last.n, 'report')} were counted by {at} UTC, in periods that still take some{later}"
+    return f"the {plural(last.n, 'report')} were counted by {at} UTC, in periods that still take some{later}"
 
 
 def _counted(last: Pass | None) -> dict[str, object]:
@@ -95,13 +95,6 @@ def _counted(last: Pass | None) -> dict[str, object]:
     # Every full hour at most: two looks that are a report apart would show that it came.
     at = f"{datetime.fromtimestamp(last.at, UTC):%Y-%m-%dT%H:%MZ}" if last else None
     return {"counted": last and last.n, "counted_at": at}
-
-
-def _cells(row: dict[str, object]) -> list[object]:
-    """Return the cells of a row; what was counted has its time beside it, because a count of an hour ago looks like a loss."""
-    at = str(row["counted_at"]).partition("T")[2].removesuffix("Z")
-    written = row | {"counted": f"{_text(row['counted'])} at {at}"} if at else row
-    return [written[name] for name in _COLUMNS]
 
 
 def _text(value: object) -> str:

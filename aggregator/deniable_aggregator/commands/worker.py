@@ -71,7 +71,7 @@ def worker(parser: argparse.ArgumentParser) -> Run:
         from deniable_aggregator.counting.faults import Faults
         from deniable_aggregator.counting.worker import Worker
         from deniable_aggregator.store.outage import Outage
-        from deniable_aggregator.store.uploads.registries import Signs
+        from deniable_aggregator.store.uploads.registries import OFF, Signs
 
         if not arguments.redis_url:
             rule = "no store is named: set DENIABLE_REDIS_URL, or give --redis-url"
@@ -83,9 +83,10 @@ def worker(parser: argparse.ArgumentParser) -> Run:
         variables.warn()
         events, outage = _events(stores, arguments.metrics_bind), Outage(arguments.redis_url)
         archive = options.archive(arguments)
-        loaded = _loaded(arguments.registry or "")
+        loaded, off = _loaded(arguments.registry or "")
         chores = list(_chores({store: Faults(store, events, outage) for store in stores}, loaded, archive))
-        signs = Signs("worker", {store: published.identity(loaded[store.app]) for store in stores if store.app in loaded})
+        known = {store: published.identity(loaded[store.app]) for store in stores if store.app in loaded}
+        signs = Signs("worker", known | {store: OFF for store in stores if store.app in off}, off)
         counter = Worker(stores, _settings(arguments), chores=chores, archive=archive, events=events, outage=outage)
         stop, successor = _stop_on_signals()
         compilation = None if arguments.burst else Compilation()  # a burst counts what waits, and compiles if it is worth it
@@ -109,20 +110,22 @@ def worker(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
-def _loaded(joined: str) -> dict[str, Registry]:
-    """Read the registries that can be used, and log the others; raise if none of several can."""
+def _loaded(joined: str) -> tuple[dict[str, Registry], dict[str, str]]:
+    """Read the registries that can be used; log the others, and return by app why. Raise if none of several can be used."""
     from deniable.limits import admission
     from deniable.registry import published
 
     loaded, faulty = published.tried(joined, admission.load_all)
     if faulty and not loaded:
         raise faulty[0].error
+    off: dict[str, str] = {}
     for path, app, error in faulty:
         first, *others = str(error).splitlines()
         more = f" ({len(others)} more)" if others else ""
+        off |= {app: f"{first}{more}"} if app else {}
         left = f"{app or path} is off: its reports are counted, and nothing of it is published or deleted"
-        log.error("%s, until this is mended and the worker starts again: %s%s", left, first, more)
-    return loaded
+        log.error("%s, until this is mended and the worker starts again: %s%s", left, first, more, extra=logs.OF_PROCESS)
+    return loaded, off
 
 
 def _settings(arguments: argparse.Namespace) -> WorkerSettings:

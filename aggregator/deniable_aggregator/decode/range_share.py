@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, floor, sqrt
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 import numpy as np
 from scipy.special import ndtri
@@ -65,6 +65,35 @@ class RangeShare:
             own = self.middle.interval(level, target=target)
             low, high = min(low, own[0]), max(high, own[1])
         return min(low, self.share), max(high, self.share)
+
+
+class ExactEnds(NamedTuple):
+    """At which places of the axis a range may end without blur. It depends on nothing that was answered but the number."""
+
+    of: Literal["values", "parts", "points"]  # as of `RangeShare`
+    places: tuple[float, ...]
+    blur: float  # answers closer than this to any other end may count on either side of it
+
+
+def exact_ends(
+    mechanism: Mechanism,
+    n: int,  # reports
+    values: Sequence[float] = (),  # as `range_share` takes them
+    *,
+    parts: bool = False,  # whether reports name equal parts of the axis; else the mechanism is a window
+) -> ExactEnds:
+    """Return at which places a range may end without blur."""
+    if parts:
+        size = mechanism.domain_size
+        return ExactEnds("parts", tuple(part / size for part in range(1, size)), 0.0)
+    mechanism = cast("Window", mechanism)
+    blur = (ramp_length(mechanism, n) + 1) / (mechanism.points - 1)
+    known = np.asarray(values, np.float64)
+    if _tells_values(mechanism, n):
+        places = values[:-1]
+    else:
+        places = [values[at - 1] for at in range(1, len(values)) if _rise(mechanism, n, known, at) is not None]
+    return ExactEnds("values" if places else "points", tuple(places), blur)
 
 
 def range_share(
@@ -153,12 +182,17 @@ def _of_values(mechanism: Window, tally: Tally, ends: tuple[float, float], repea
     if rises[0] is not None and rises[1] is not None:
         share = mean(mechanism, tally, repeats=repeats, scores=(rises[0] - rises[1]).tolist())
         return RangeShare("values", *within, n, share.place, share.stderr, 0.0, share, share)
-    if n * float(mechanism.outside) * (mechanism.blocks + 1) < _ENOUGH:
+    if not _tells_values(mechanism, n):
         return None
     starts = sorted({0, first, last} - {len(values)})
     shares, stderr = value_shares(cell_chances(mechanism, values), tally.counts[0].astype(np.float64), starts, repeats)
     at = starts.index(first)
     return RangeShare("values", *within, n, float(shares[at]), float(stderr[at]), 0.0, None, None)
+
+
+def _tells_values(mechanism: Window, n: int) -> bool:
+    """Return whether there are enough reports to tell values that lie close to each other."""
+    return n * float(mechanism.outside) * (mechanism.blocks + 1) >= _ENOUGH
 
 
 def _rise(mechanism: Window, n: int, values: Floats, place: int) -> Floats | None:

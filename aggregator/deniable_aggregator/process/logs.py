@@ -3,8 +3,9 @@
 A record contains its event and the `FIELDS`, and no other attribute that libraries add. An exception is logged as its type and
 its places in the code, because its message may quote a client. Only errors in our own configuration are logged with it.
 
-The time of a record is its hour. All records have this, as others would show the time of an upload's record between them. No
-record has a duration.
+The time of a record is its hour, so that no log shows when an upload came. A record `OF_PROCESS` has its second: of a
+file that was refused, or of the store as a worker sees it. It has none while a request is answered, as its time would be that of
+the request; and none where each request has a line, as the lines around it would be bounded by it. No record has a duration.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ FIELDS = ("request", "route", "method", "status", "code", "app")
 """Fields of a record: the request's id, the rule of its address (never the address itself), its method, the status of the
 answer, the code of the problem, and the app.
 """
+
+OF_PROCESS: Final = {"of_process": True}
+"""``extra`` of a record that a process writes about itself."""
 
 _context: ContextVar[dict[str, Any] | None] = ContextVar("deniable_log_context", default=None)
 
@@ -70,8 +74,9 @@ def places(trace: TracebackType | None) -> str:
 class _Formatter(logging.Formatter):
     def parts(self, record: logging.LogRecord) -> dict[str, Any]:
         """Return the fields of a record, in order."""
-        hour = f"{datetime.fromtimestamp(record.created, UTC):%Y-%m-%dT%H}:00Z"
-        fields = {"time": hour, "level": record.levelname.lower(), "logger": record.name, "event": record.getMessage()}
+        moment = datetime.fromtimestamp(record.created, UTC)
+        time = f"{moment:%Y-%m-%dT%H:%M:%SZ}" if _is_precise(record) else f"{moment:%Y-%m-%dT%H}:00Z"
+        fields = {"time": time, "level": record.levelname.lower(), "logger": record.name, "event": record.getMessage()}
         carried = current()
         for name in FIELDS:
             value = getattr(record, name, carried.get(name))
@@ -80,6 +85,12 @@ class _Formatter(logging.Formatter):
         if record.exc_info and record.exc_info[1] is not None:
             fields |= _described(record.exc_info[1])
         return fields
+
+
+def _is_precise(record: logging.LogRecord) -> bool:
+    """Return whether a record may show its second."""
+    quiet = logging.getLogger().getEffectiveLevel() >= logging.WARNING  # else each request has a line
+    return getattr(record, "of_process", False) and quiet and not current()
 
 
 def _described(error: BaseException) -> dict[str, str]:

@@ -85,6 +85,22 @@ _KINDS: Final = {
 }
 _WORDS: Final = {"MISCONF": "disk", "NOREPLICAS": "replicas"}
 
+_EXPIRED, _EARLY, _STRANGE, _NAMED = (
+    "it has expired",
+    "it is not valid yet",
+    "its issuer is not known here",
+    "it is for another name",
+)
+_REJECTED: Final = {
+    "has expired": _EXPIRED,
+    "not yet valid": _EARLY,
+    "self-signed": _STRANGE,
+    "unable to get": _STRANGE,
+    "ismatch": _NAMED,
+    "not valid for": _NAMED,
+}
+"""Why a certificate is not accepted, by what OpenSSL says."""
+_CLOSED: Final = ("Connection reset by peer", "Connection closed by server")
 _FORBIDDEN: Final = ("The user executing the script can't ", "ACL failure in script")  # without the code NOPERM
 _UNREADABLE: Final = re.compile(r"^Error (2|13) connecting to (?!unix)")  # no server answers so, but the opening of a file
 
@@ -104,9 +120,16 @@ def reason(error: Exception) -> str:
 def cause(error: Exception) -> str:
     """Say in a few words why the store cannot be used. The text of the error itself may contain an address or a password."""
     key = reason(error)
+    if key == "certificate" and (why := _rejected(error)):
+        return f"{REASONS[key]}: {why}"
     if key == "refused":
         return f"{REASONS[key]}: {type(error).__name__}"
     return f"{REASONS[key]}: {error}" if isinstance(error, PromiseBroken) else REASONS[key]
+
+
+def _rejected(error: Exception) -> str:
+    """Say why a certificate is not accepted; empty if OpenSSL says something else."""
+    return next((words for phrase, words in _REJECTED.items() if phrase in str(error)), "")
 
 
 def unusable(error: Exception) -> str:
@@ -132,11 +155,22 @@ def remedy(
         forbidden = (
             f"{user(url)} of this store has not the rights of the user in deploy/users.acl: load that file into the store anew"
         )
+    certificates = {
+        _EXPIRED: "renew the store's certificate, and restart the store",
+        _EARLY: "have both machines keep time (NTP)",
+        _STRANGE: "name its issuer's certificate in DENIABLE_REDIS_URL: ?ssl_ca_certs=FILE",
+        _NAMED: "name the store in DENIABLE_REDIS_URL as its certificate does",
+    }
+    away = "start it, or correct DENIABLE_REDIS_URL or --redis-url"
+    if url.startswith("redis://") and any(words in str(error) for words in _CLOSED):
+        away = "something closes the connection there: if the store speaks TLS, write rediss:// in DENIABLE_REDIS_URL"
     remedies = {
-        "away": "start it, or correct DENIABLE_REDIS_URL or --redis-url",
+        "away": away,
         "loading": WAIT_FOR_FILE,
         "login": f"DENIABLE_REDIS_URL, or --redis-url, names {user(url)}: correct it, or let the store read its users.acl again",
-        "certificate": "renew it, or name its issuer in DENIABLE_REDIS_URL by ?ssl_ca_certs=FILE",
+        "certificate": certificates.get(
+            _rejected(error), "renew it, or name its issuer in DENIABLE_REDIS_URL by ?ssl_ca_certs=FILE"
+        ),
         "file": "correct ?ssl_ca_certs=FILE in DENIABLE_REDIS_URL, or let this process read the file",
         "forbidden": forbidden,
         "full": "make room first: https://deniable.github.io/deniable/how-to/operate/mend-the-store/#make-room",

@@ -15,6 +15,7 @@ from tempfile import TemporaryFile
 from threading import Lock
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from deniable_aggregator.process.logs import OF_PROCESS
 from deniable_aggregator.store.errors import StoreError, cause, reason, remedy
 from deniable_aggregator.store.server.embedded import redacted
 
@@ -80,7 +81,7 @@ class Outage:
         concerned = f" for {app}" if app else ""
         why = f"the store{where} cannot be used{concerned}: {cause(error)}. To mend that: {remedy(error, self._url, self._user)}"
         again = f"This {self._role} goes on trying, and says so again in {_AGAIN_MINUTES} minutes"
-        self._log.warning("%s. %s", why, again, extra={"app": app} if app else None)
+        self._log.warning("%s. %s", why, again, extra={"app": app, **OF_PROCESS} if app else OF_PROCESS)
 
     def passed(self, place: Hashable) -> None:
         """Say that it can be used again, if anything else was said, and it has not failed for some seconds."""
@@ -95,7 +96,7 @@ class Outage:
             for line in ending:
                 del lines[line]
         if ending:
-            self._log.warning("the store can be used again")
+            self._log.warning("the store can be used again", extra=OF_PROCESS)
 
     @contextmanager
     def _lines(self) -> Iterator[dict[str, _Line]]:

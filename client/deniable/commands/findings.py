@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 from deniable.commands import terminal
 from deniable.messages.finding import alike
-from deniable.messages.plural import plural
+from deniable.messages.plural import few, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable.messages.finding import Finding
 
-_NAMED = 10  # apps of which the same is said
 _ORDER = ("fault", "warning", "skipped", "ok")
 _COLOURS = {"ok": "32", "warning": "33", "fault": "31", "skipped": "36"}
 
@@ -42,7 +41,10 @@ def conclusion(groups: Sequence[list[Finding]]) -> str:
     for status in ("fault", "warning"):
         checks = [each.check for each in findings if each.status == status]
         if checks:
-            parts.append(f"{plural(len(checks), status)}: {', '.join(dict.fromkeys(checks))}")
+            worst, *others = dict.fromkeys(checks)
+            # The first fault says at once what it is.
+            cause = f" ({next(each.seen for each in findings if each.status == status)})" if status == "fault" else ""
+            parts.append(f"{plural(len(checks), status)}: {', '.join([f'{worst}{cause}', *others])}")
     if parts:
         return "; ".join(parts)
     if any(each.status == "skipped" for each in findings):
@@ -53,7 +55,8 @@ def conclusion(groups: Sequence[list[Finding]]) -> str:
 def grouped(findings: Sequence[Finding]) -> list[list[Finding]]:
     """Return findings by what is said once, the worst first."""
     groups = [[each] for each in findings if not each.app] + alike(each for each in findings if each.app)
-    return sorted(groups, key=lambda group: _ORDER.index(group[0].status))
+    places = {id(each): place for place, each in enumerate(findings)}
+    return sorted(groups, key=lambda group: (_ORDER.index(group[0].status), places[id(group[0])]))
 
 
 def _print(group: list[Finding]) -> None:
@@ -74,5 +77,4 @@ def _print(group: list[Finding]) -> None:
 
 def _names(findings: Sequence[Finding]) -> str:
     """Write the apps of findings, the first ones by name."""
-    more = f" and {len(findings) - _NAMED} more" if len(findings) > _NAMED else ""
-    return f"{', '.join(each.app for each in findings[:_NAMED])}{more}"
+    return few([each.app for each in findings])

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
 
 _IRREGULAR = {"person": "people"}
 _HISSES = ("ch", "s", "x")
-_MOST = 5  # names
 
 
 def plural(number: float, noun: str, form: str = ",") -> str:
@@ -33,7 +32,11 @@ def plural_noun(noun: str) -> str:
     return f"{noun}es" if noun.endswith(_HISSES) else f"{noun}s"
 
 
-def few(names: Sequence[str]) -> str:
+def few(
+    names: Sequence[str],
+    most: int = 5,  # with the words `and 3 more` as one
+    between: str = ", ",
+) -> str:
     """List names, of many the first ones, and how many more there are."""
-    left = len(names) - _MOST + 1
-    return ", ".join(names) if left <= 1 else f"{', '.join(names[: _MOST - 1])} and {left} more"
+    left = len(names) - most + 1
+    return between.join(names) if left <= 1 else f"{between.join(names[: most - 1])} and {left} more"

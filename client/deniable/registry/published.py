@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from deniable import registry
 from deniable.errors import ConfigurationError, DeniableError, Fault, RegistryError
 from deniable.frozen import NamedTuple, replace
+from deniable.messages.plural import few
 from deniable.platform.files import rename_onto
 from deniable.registry.places import placed
 from deniable.registry.tables import covered
@@ -43,7 +44,6 @@ MEANING = (
 _NAME = re.compile(r"[0-9]{4}\.toml")
 _APP = re.compile(r'^app\s*=\s*"([\w.-]+)"', re.MULTILINE)
 _MOST = 9999
-_SHOWN = 3  # names in a fault
 
 
 def load(path: str | Path) -> Registry:
@@ -154,8 +154,7 @@ def files(path: str | Path) -> list[Path]:
     paths = sorted(folder.glob("*.toml"))
     others = [each.name for each in paths if not _NAME.fullmatch(each.name)]
     if others or not paths:
-        more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-        wrong = f"the folder has {', '.join(others[:_SHOWN])}{more}" if others else "the folder has no registry"
+        wrong = f"the folder has {few(others)}" if others else "the folder has no registry"
         rule = "add registries with `deniable registry publish`, which names them 0001.toml, 0002.toml, ..."
         raise RegistryError([Fault(str(folder), "-", f"{wrong}: {rule}")])
     return paths

@@ -45,7 +45,9 @@ def examine(
     with suppress(CommandRefused):  # a store that cannot write answers even this with an error, but it answers
         about.ping(client)
     skipped: dict[str, None] = {}  # names of checks
-    yield from _checked("", store.checks(settings, served, client), skipped)
+    checks = store.checks(settings, served, client)
+    backup = checks.pop("backup")  # last: what fails now comes before what may be lost some day
+    yield from _checked("", checks, skipped)
     away: dict[Hashable, str] = {}  # servers that did not answer, and why: none is waited for twice
     serving = cache(lambda: registries.served(Store(client, app) for app in served.apps))
     deadline = cache(lambda: time.monotonic() + _START_SECONDS)  # of all apps together, from the first that has no server
@@ -53,8 +55,8 @@ def examine(
         home = Store(client, app).place
         if home not in away:
             try:
-                checks = pipeline.checks(settings, app, client, served.sources.get(app), serving, deadline)
-                yield from list(_checked(app, checks, skipped))
+                of_app = pipeline.checks(settings, app, client, served.sources.get(app), serving, deadline)
+                yield from list(_checked(app, of_app, skipped))
                 continue
             except AWAY as error:
                 away[home] = cause(error)
@@ -63,6 +65,7 @@ def examine(
         meaning = "its uploads and queries are refused, and nothing of it is counted"
         seen = f"the store's server that has its data cannot be used: {away[home]}"
         yield Finding("store server", "fault", seen, meaning, "the finding writes names it", app)
+    yield from _checked("", {"backup": backup}, skipped)
     if skipped:
         seen = f"{', '.join(skipped)}: {user(settings.redis_url)} may not ask"
         remedy = "run `deniable doctor` also with the environment of the user 'query' (deploy/private/query.env), who may"

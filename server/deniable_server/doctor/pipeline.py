@@ -126,21 +126,26 @@ def processes(agreement: Agreement, *, app: str, path: str) -> Finding:
     more = f", and {len(agreement.differing) - _NAMED} more have others" if len(agreement.differing) > _NAMED else ""
     file = agreement.on_disk[:SHOWN] or "unreadable"
     meaning = "what was changed in the file is not in effect there: its reports may be refused, and are published as before"
-    if agreement.fault:
+    if any(each.digest == registries.OFF for each in agreement.differing):
+        meaning = (
+            "it had a fault when they read it: servers there answer 503 (app_not_served), and workers publish nothing of the app"
+        )
+    elif agreement.fault:
         meaning = f"the file was refused, and the one before is in use: {agreement.fault}"
     return Finding("registry", "warning", f"{path} is {file}, but {others}{more}", meaning, _remedy(agreement, path), app)
 
 
 def _remedy(agreement: Agreement, path: str) -> str:
     """Say how processes come to read the file."""
-    lint = f"`deniable registry lint {path}` names all faults"
+    mend = "mend what it says"  # `lint` finds nothing, so the file was refused for what it would break
     if agreement.reloads:
-        return lint if agreement.fault else "`deniable serve` has them read it: what it writes says why they have not"
+        return mend if agreement.fault else "`deniable serve` has them read it: what it writes says why they have not"
     roles = {"server" if each.is_server else each.role for each in agreement.differing}
     ways = {"server": "send SIGHUP to gunicorn's first process, under running requests", "worker": "restart the worker"}
     back = f"or put the file back as it was (`deniable registry diff OLD {path}` compares the two)"
     named = [way for role, way in ways.items() if role in roles]
-    first = [lint] if agreement.fault else []
+    off = any(each.digest == registries.OFF for each in agreement.differing)
+    first = [mend] if agreement.fault and not off else []
     if {each.role for each in agreement.running if each not in agreement.differing} & {each.role for each in agreement.differing}:
         other = "others of their kind have loaded this file, so they probably load another one: compare their DENIABLE_REGISTRY"
         return "; ".join([*first, f"{other}, and the files on both machines", "if it is the same file: " + named[0], *named[1:]])

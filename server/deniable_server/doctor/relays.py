@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from deniable.declared import Declared
 from deniable.errors import ConfigurationError
 from deniable.messages.finding import Finding
+from deniable.messages.plural import few
 from deniable.registry import period
 from deniable_aggregator.publish import release
 from deniable_server.access.keys import KeyStore
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Store
     from deniable_server.settings import Settings
 
-_NAMED = 5
 _ASK = "`deniable relay doctor` says there what waits, what was dropped, and why pools are refused"
 
 
@@ -97,7 +97,6 @@ def pools(mixer: Relay, registry: Registry, store: Store) -> Finding:
                 parts.append(f"{place}: {note.n:,} of at least {metric.crowd:,}")
     if not parts:
         return Finding(name, "ok", "each that is published is as large as declared", app=app)
-    more = f"; and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
     meaning = "a part of the pool has not come, or does not open: there are fewer reports than devices sent"
     remedy = f"see the finding refused for the code `seal`; ask {mixer.operator}: {_ASK}"
-    return Finding(name, "warning", f"{'; '.join(parts[:_NAMED])}{more}", meaning, remedy, app)
+    return Finding(name, "warning", few(parts, between="; "), meaning, remedy, app)

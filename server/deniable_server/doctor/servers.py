@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from deniable.messages.finding import Finding
+from deniable.messages.plural import few
 from deniable_aggregator.store.uploads import registries
 from deniable_server.access.keys import KeyStore
 from deniable_server.agreement import words
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.store import Store
 
-_NAMED = 5  # apps in a finding
 _LOOK_SECONDS = 0.25
 
 
@@ -42,8 +42,7 @@ def servers(
         remedy = "mend what the finding registry says, then send SIGHUP to gunicorn's first process"
         return Finding("servers", "fault", "servers run, and leave this app off", meaning, remedy, store.app)
     if elsewhere := serving():
-        more = f" and {len(elsewhere) - _NAMED} more" if len(elsewhere) > _NAMED else ""
-        seen = f"servers run, but serve {', '.join(elsewhere[:_NAMED])}{more} only"
+        seen = f"servers run, but serve {few(elsewhere)} only"
         meaning = "with a key of this app uploads and queries are answered 503 (app_not_served): devices keep their reports"
         remedy = "restart them: they read the environment at their start, and SIGHUP has them read files only"
         return Finding("servers", "fault", seen, meaning, remedy, store.app)

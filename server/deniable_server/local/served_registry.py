@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from deniable.errors import DeniableError, RegistryError
+from deniable.messages.plural import few
 from deniable.registry import comparison, published
 from deniable_server import sources
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from deniable.registry import Registry
     from deniable_server.settings import Settings
     from deniable_server.sources import Source
-
-_SHOWN = 3  # changes in one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +167,7 @@ def _changes(before: Mapping[str, Registry], after: Mapping[str, Registry]) -> s
         for change in comparison.diff(before[app], registry):
             line = str(change).removeprefix("ok").strip()
             changes += [line] if line not in changes else []
-    if not changes:
-        return "no metric has changed"
-    more = f"; and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
-    return "; ".join(changes[:_SHOWN]) + more
+    return few(changes, between="; ") or "no metric has changed"
 
 
 def _files(path: str) -> Iterator[Path]:

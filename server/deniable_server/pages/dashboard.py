@@ -29,6 +29,7 @@ from deniable_aggregator.answer.difference.sentence import planned_in_words
 from deniable_aggregator.answer.measurement import measure
 from deniable_aggregator.answer.over_time import looks
 from deniable_aggregator.answer.question.date_range import JOINT
+from deniable_aggregator.answer.readings.numbers_differing import alone
 from deniable_aggregator.answer.refusal import Incomparable, Refusal
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish import release
@@ -223,6 +224,7 @@ def experiment(id_: str) -> Response:
         answer=answer,
         arms=experiment_page.arm_views(answer, declared.metric),
         planned=planned_in_words(answer.planned, declared.metric),
+        medians=alone(declared.metric, answer.planned) if declared.metric.estimate == "distribution" else "",
         epsilon=declared.mechanism.epsilon,
         levels=sorted({*metric_page.LEVELS, answer.level}),
         question={name: request.args[name] for name in ("segment", "value", "level") if request.args.get(name)},

@@ -10,7 +10,7 @@ from flask import request
 from msgspec.structs import asdict, replace
 
 from deniable.mechanisms.sets import OfSets
-from deniable.messages.plural import plural
+from deniable.messages.plural import few, plural
 from deniable_aggregator.accounting.crowds import readers, relay
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.absence import nearest
@@ -70,7 +70,7 @@ def page_of(
         view = views[0]
     number = paging.number()
     level = facts.get("level", LEVEL)
-    parts = picture(measured, order, view, number, level, everything=request.args.get("x") == "all")
+    parts = picture(measured, order, view, number, everything=request.args.get("x") == "all")
     paging.check(number, parts["pages"])
     period = data.period if data else period
     over_time = data.over_time if data else None
@@ -152,10 +152,9 @@ def withheld(published: Sequence[Published], version: int, period: str | None) -
     names = [figures.group(cell) for cell in of.withheld(period)]
     if not names:
         return ""
-    more = f" and {len(names) - _MOST_WITHHELD} more" if len(names) > _MOST_WITHHELD else ""
-    listed = f"Withheld {'is' if len(names) == 1 else 'are'} {'; '.join(names[:_MOST_WITHHELD])}{more}"
-    few = f"{'It' if len(names) == 1 else 'Each'} may have few reports or none."
-    return f"{listed}: {withholding(of.declared)}. {few}"
+    listed = f"Withheld {'is' if len(names) == 1 else 'are'} {few(names, _MOST_WITHHELD, '; ')}"
+    doubt = f"{'It' if len(names) == 1 else 'Each'} may have few reports or none."
+    return f"{listed}: {withholding(of.declared)}. {doubt}"
 
 
 def pooled(merged: Merged | None) -> dict[str, Any] | None:
@@ -176,15 +175,13 @@ def before(earlier: Earlier, level: float) -> dict[str, Any]:
     }
 
 
-def picture(
-    measured: Estimates, order: str, view: str, page: int = 1, level: float = LEVEL, *, everything: bool = True
-) -> dict[str, Any]:
+def picture(measured: Estimates, order: str, view: str, page: int = 1, *, everything: bool = True) -> dict[str, Any]:
     """Draw the values in a view, on a page of `_MOST_ROWS` of them at most. Or draw the number."""
     if measured.number is not None:
         values = [value for value in measured.number.values if not isnan(value.frequency)]
         shares = chart.chart(values) if values else None
         return {
-            "number": number_page.view(measured.number, view, level, everything=everything),
+            "number": number_page.view(measured.number, view, everything=everything),
             "values": shares,
             "chart": None,
             "pages": 1,

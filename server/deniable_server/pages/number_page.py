@@ -7,8 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable_aggregator.answer import figures
-from deniable_aggregator.answer.headline import figures_of, in_words
-from deniable_aggregator.answer.model.fields import LEVEL
+from deniable_aggregator.answer.headline import figures_of
 from deniable_server.pages.parts import chart
 from deniable_server.pages.parts.chart import Scale
 
@@ -90,7 +89,6 @@ class NumberView:
 
     first: Figure  # what stands first: the median if the distribution is estimated, else the mean
     figures: tuple[Figure, ...]  # this one, the mean, the sum
-    words: str  # what the median and the means are, with their intervals; empty if that is said above
     ticks: tuple[Tick, ...]  # of the scale
     picture: NumberPicture | None  # None if only the mean is estimated
     quantiles: tuple[Quantile, ...]  # none if only the mean is estimated
@@ -105,7 +103,6 @@ class NumberView:
 def view(
     number: NumberEstimate,
     kind: str = VIEWS[0],  # of picture: one of `VIEWS`
-    level: float = LEVEL,  # of the intervals
     *,
     everything: bool = True,  # whether the picture has the whole range, or what nearly all answers need
 ) -> NumberView | None:
@@ -128,12 +125,19 @@ def view(
         )
 
     listed = [figure(*each) for each in figures_listed]
-    measure = figures.Measure(is_share=False, unit=number.unit)
+    resolved = [(each.value, each.interval) for each in number.quantiles if each.resolved]
+    # On a logarithmic scale a row has digits of its own, because the numbers of a column differ by many factors.
+    digits = figures.digits_of(resolved) if resolved and number.scale == "linear" else None
+
+    def ends(interval: tuple[float, float]) -> str:
+        low, high = interval
+        return f"{figures.number(low, interval, digits=digits)} to {figures.number(high, interval, number.unit, digits)}"
+
     table = tuple(
         Quantile(
             f"{100 * quantile.share:g}%",
-            measure.estimate(quantile.value, quantile.interval),
-            measure.ends(quantile.interval),
+            figures.number(quantile.value, quantile.interval, number.unit, digits),
+            ends(quantile.interval),
             _WORDS.get(quantile.share, "") if quantile.resolved else "not resolved",
             quantile.resolved,
             scale.across(quantile.value),
@@ -145,7 +149,6 @@ def view(
     return NumberView(
         first=listed[0],
         figures=tuple(listed),
-        words=_words(number, level),
         ticks=scale.ticks,
         picture=_picture(number.parts, scale, kind) if number.parts else None,
         quantiles=table,
@@ -156,13 +159,6 @@ def view(
         beyond=_beyond(number, low, high),
         all_words="" if (low, high) == tuple(number.range) else f"all, {_ends(number.range, number.unit)}",
     )
-
-
-def _words(number: NumberEstimate, level: float) -> str:
-    """Say what the median and the means are. A mean alone is in the headline already."""
-    listed = [figure for figure in figures_of(number) if not figure.name.startswith("Sum")]
-    median = "Half of the answers are at most the median." if listed[0].name == "Median" else ""
-    return " ".join([*(in_words(number, figure, level) for figure in listed), median]).strip() if len(listed) > 1 else ""
 
 
 def _needed(number: NumberEstimate) -> tuple[float, float]:

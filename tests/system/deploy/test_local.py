@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import socket
@@ -119,6 +120,19 @@ def test_passwords_are_for_their_process_alone(private):
     servers = {user: environment(files[f"{user}.env"]) for user in ("ingest", "query", "server")}
     assert {each["DENIABLE_SERVES"] for each in servers.values()} == {"ingest", "query", "all"}
     assert {each["DENIABLE_METRICS_KEY"] for each in servers.values()} == {files["deniable-metrics-key"].read_text()}
+
+
+@pytest.mark.parametrize("options", [[], ["--show", "--folder", "new"]])
+def test_passwords_are_printed_only_if_somebody_asks(tmp_path, options):
+    """Without a word where they go, nothing is drawn; with a folder, what is printed names it and has none of them."""
+    command = [sys.executable, DEPLOY / "passwords.py", DEPLOY / "users.acl"]
+    done = subprocess.run([*command, *options], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, "give either --folder FOLDER" in done.stderr) == (2, "", True)
+    assert not re.search("[0-9a-f]{48}", done.stderr)
+    done = subprocess.run([*command, "--folder", "new"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
+    assert "NAME.env with a password for each process (mode 0600)" in done.stdout
+    assert not re.search("[0-9a-f]{48}", done.stdout + done.stderr)
+    assert (tmp_path / "new" / "worker.env").stat().st_mode & 0o777 == 0o600
 
 
 def test_passwords_are_never_overwritten(private):

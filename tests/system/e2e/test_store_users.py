@@ -94,7 +94,7 @@ def server_binary(name):
 
 def with_passwords(folder, *options):
     """Draw passwords as an operator would; return the file, and them."""
-    command = [sys.executable, DEPLOY / "passwords.py", DEPLOY / "users.acl", *options]
+    command = [sys.executable, DEPLOY / "passwords.py", DEPLOY / "users.acl", "--show", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     path = folder / "users.acl"
     path.write_text(done.stdout, "utf-8")

@@ -82,6 +82,13 @@ class RangeEstimate(Struct, frozen=True, forbid_unknown_fields=True):
     says: Annotated[str, Meta(description="The share, its interval and the rounding in words")]
 
 
+class RangeEnds(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a range of a number may end so that its share is exact but for chance."""
+
+    exact: Annotated[list[float], Meta(description="Numbers at which an end is exact, in the metric's unit; may be empty")]
+    says: Annotated[str, Meta(description="Which ends are exact and what holds for others, in words")]
+
+
 class GeometricMean(Struct, frozen=True, forbid_unknown_fields=True):
     """The geometric mean of a number on a logarithmic scale, whose logarithm is estimated without bias."""
 
@@ -151,6 +158,9 @@ class NumberEstimate(Struct, frozen=True, forbid_unknown_fields=True):
             description="Of a number with a step: the share of each value, or of a few neighbours together, without bias. Else "
             "empty."
         ),
+    ]
+    range_ends: Annotated[
+        RangeEnds | None, Meta(description="Which ends of a range are exact; null where the shares of ranges are not estimated")
     ]
     range_share: Annotated[
         RangeEstimate | None, Meta(description="The share of answers in the range that was asked for by `value`; else null")

@@ -21,6 +21,7 @@ from deniable_aggregator.answer.model.number import (
     NumberEstimate,
     NumberPart,
     QuantileEstimate,
+    RangeEnds,
     mean_name,
 )
 from deniable_aggregator.answer.model.shares import ValueShare
@@ -31,7 +32,7 @@ from deniable_aggregator.decode.mean import arithmetic_mean, mean
 from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.order import order
 from deniable_aggregator.decode.profile import cell_chances, value_shares
-from deniable_aggregator.decode.range_share import range_share
+from deniable_aggregator.decode.range_share import exact_ends, range_share
 from deniable_aggregator.decode.strict import strict_quantile
 from deniable_aggregator.inference.quantiles import FARTHEST
 from deniable_aggregator.inference.slope import Course
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.reading import LineOptions
     from deniable_aggregator.decode.distribution import Distribution, Near
     from deniable_aggregator.decode.mean import ArithmeticMean
-    from deniable_aggregator.decode.range_share import RangeShare
+    from deniable_aggregator.decode.range_share import ExactEnds, RangeShare
     from deniable_aggregator.inference.difference import Ends
 
 MOST_VALUES = 21
@@ -140,6 +141,14 @@ class NumberReading(Reading):
             values=self._places,
         )
 
+    def _range_ends(self) -> RangeEnds | None:
+        metric = self.declared.metric
+        if not number_range.has_ranges(metric):
+            return None
+        ends = exact_ends(self.declared.mechanism, self.n, self._places, parts=metric.binned)
+        number = to_number(metric)
+        return RangeEnds([float(f"{number(place):.12g}") for place in ends.places], _ends_in_words(metric, ends))
+
     def near(self, share: float) -> Near | None:
         """Return the places that can hold a quantile; None where reports do not tell them."""
         spread = self.spread if self.declared.metric.estimate == "distribution" else None
@@ -186,6 +195,7 @@ class NumberReading(Reading):
             quantiles=[] if spread is None else _quantiles(spread, number, level),
             bands="approximate",
             values=self._values(level),
+            range_ends=self._range_ends(),
             range_share=None,
             parts=[] if spread is None else _parts(spread.grouped(), number),
         )
@@ -328,6 +338,22 @@ def moved(metric: Metric) -> Callable[[float], float]:
     if metric.scale == "log":
         return lambda distance: float((high / low) ** distance)
     return lambda distance: distance * (high - low)
+
+
+def _ends_in_words(metric: Metric, ends: ExactEnds) -> str:
+    """Say which ends of a range are exact, before one is asked for."""
+    distance = f"{moved(metric)(ends.blur):.3g}"
+    near = f"a factor of {distance}" if metric.scale == "log" else f"{distance} {metric.unit}".rstrip()
+    if ends.of == "parts":
+        parts = f"Devices report {len(ends.places) + 1} parts."
+        return f"{parts} An end is exact between two parts; any other is rounded to one of these."
+    if ends.of == "points":
+        step = "" if metric.step else " Where answers have few values, `step` in the registry makes them exact ends."
+        wide = f"No end is exact: answers within {near} of it may count on either side."
+        return f"{wide} Leave one end out, and there is one less.{step}"
+    if len(ends.places) == len(metric.step_values) - 1:
+        return "An end is exact at each value that answers have. One between two values means the lower one."
+    return f"An end is exact at the values offered. Answers within {near} of any other may count on either side."
 
 
 def _quantiles(spread: Distribution, number: Callable[[float], float], level: float) -> list[QuantileEstimate]:

@@ -121,8 +121,8 @@ def _sides(
     if why := incomparable(selection.declared.metric):
         return why
     if of.compared:
-        whole, earlier = of.compared
-        before = [earlier.of(each) for each in (span if "time" in query.dimensions else whole)]
+        ends, earlier = of.compared
+        before = [earlier.of(each) for each in (span if "time" in query.dimensions else ends)]
         base = of.find(words, before[0], before[1])
         return (base, selection) if base else f"nothing is published {in_words(of.question.days(*before))}, the range before"
     at = segments_of(query).index(str(query.compare.dimension))

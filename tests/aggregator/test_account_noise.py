@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+from dataclasses import replace
 from math import exp, inf, log, sqrt
 from xml.etree import ElementTree as ET
 
@@ -200,6 +202,26 @@ def test_json(run):
     assert written["rho"]["all"] == Laplace(10, 1, 100).rho
 
 
+@pytest.mark.parametrize("noise", [Gaussian(1, 3, 10), Laplace(1, 1, 4), Gaussian(1)], ids=lambda noise: f"{noise}")
+@pytest.mark.parametrize("epsilon", [0.1, 1, 6])
+def test_the_least_noise_for_a_total(noise, epsilon):
+    """It is enough, and a hundred-thousandth less of it is not."""
+    found = noise.within(epsilon, 1e-6)
+    assert found.exact(1e-6) <= epsilon < replace(found, scale=found.scale * (1 - 1e-5)).exact(1e-6)
+    assert float(f"{found.scale:.6g}") == found.scale
+
+
+def test_the_command_looks_for_the_noise(run):
+    """Which sigma? Balle and Wang need less than the classic sqrt(2 ln(1.25 / delta)) / epsilon."""
+    status, out, _ = run("--gaussian", "search", "--within", 1, "--delta", 1e-5)
+    assert status == 0
+    sigma = float(re.search(r"^Gaussian noise, sigma ([\d.]+), sensitivity 1, 1 query", out)[1])
+    assert 3.7 < sigma < sqrt(2 * log(1.25e5))
+    assert "Quote: epsilon 1 with delta 1e-05, exact" in out
+    with pytest.raises(SystemExit):
+        run("--gaussian", "serach")
+
+
 @pytest.mark.parametrize(
     ("arguments", "rule"),
     [
@@ -212,6 +234,9 @@ def test_json(run):
         (("--gaussian", 10, "--epsilon", 1), "--epsilon is about reports, not about noise: leave it out"),
         (("--gaussian", 10, "--delta", 1e-5, 1e-6), "take one --delta; there are 2"),
         (("--gaussian", -1), "sigma = -1.0: write a number above 0"),
+        (("--gaussian", "search"), "--gaussian search and --within E go together"),
+        (("--gaussian", 3, "--within", 1), "--gaussian search and --within E go together"),
+        (("--laplace", "search", "--within", 0), "within = 0.0: write a number above 0"),
         (("--queries", 3), "--queries goes with --gaussian or --laplace"),
         (("--epsilon", 1, "--csv", "a.csv"), "--csv goes with --gaussian or --laplace"),
         (("--laplace", 10, "--csv", "/nowhere/a.csv"), "--csv cannot be written"),

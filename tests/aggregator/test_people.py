@@ -240,6 +240,26 @@ def test_a_file_with_a_fault_is_refused(text, message, tmp_path):
     assert message in str(refused.value)
 
 
+def test_all_faults_of_a_file_are_said_at_once(tmp_path):
+    """Of the header first: without it nothing is known of the cells. Then of all cells, by line."""
+    with pytest.raises(ConfigurationError) as refused:
+        read(tmp_path, "listd,platform,day\nx,linux,2026-01-01\n")
+    first, second, third = str(refused.value).splitlines()
+    assert first.endswith("did you mean 'listed'?")
+    assert "column 'day' is no metric and no segment of " in second
+    assert ", line 1: columns may be listed, " in third
+    with pytest.raises(ConfigurationError) as refused:
+        read(tmp_path, "mean,platform\n1,beos\nmuch,linux\nmore,linx\n")
+    lines = str(refused.value).splitlines()
+    assert [line.partition(", ")[2].partition(" has")[0] for line in lines] == [
+        "line 2: column platform",
+        "line 3: column mean",
+        "line 4: column mean",
+        "line 4: column platform",
+    ]
+    assert lines[-1].endswith("; did you mean 'linux'?")
+
+
 def test_everybody_answers_once_in_each_period_that_the_days_touch():
     """Earlier periods come first, today is the last day, and nobody answers after a metric's last day."""
     text = written("listed", "mean", "log").replace("[metrics.mean]", '[metrics.mean]\nperiod = "month"')
@@ -345,9 +365,10 @@ def test_nothing_is_sent_where_it_could_do_harm(served, tmp_path, capsys):
     assert "shop has an archive" in capsys.readouterr().err
     store.release(schema.ARCHIVE)
     for options, message in (
-        (["--users", "5"], "--users goes without --send"),
+        (["--users", "5"], "--users measures errors and sends nothing: leave out --users, or --send"),
         (["--csv", "a.csv", "--shares", "b.csv"], "--csv and --shares both say what people answer"),
-        (["--devices", "0"], "--devices 0: write 1 or more"),
+        (["--devices", "0"], "--devices 0: write a number from 1 to 5,000,000\n"),
+        (["--devices", "1e9"], "write a number from 1 to 5,000,000; for more people, --users N without --send says what errors"),
         (["--csv", str(tmp_path / "none.csv")], "none.csv cannot be read: No such file or directory\n"),
     ):
         assert main([*send, *options]) == 2
@@ -373,4 +394,4 @@ def test_the_two_uses_of_the_command_are_told_apart(served, capsys):
     assert main(["simulate", str(path)]) == 2
     assert "this needs --users, the number of people; or --send" in capsys.readouterr().err
     assert main(["simulate", str(path), "--users", "1000", "--redis-url", "redis://localhost"]) == 2
-    assert "--redis-url goes with --send" in capsys.readouterr().err
+    assert "--redis-url is about people who answer a trial: add --send, and have `deniable serve` run" in capsys.readouterr().err

@@ -233,6 +233,12 @@ def test_a_plot_needs_matplotlib(run, declared, monkeypatch):
         ("metric,value,share\nn,low,1\n", "a value that n does not have: low"),
         ("metric,value,share\ns,x,1\n", "a value that s does not have: x"),
         ("metric,value,share\ns,u,2\n", "at most 1"),
+        (
+            "metric,value,share\na,x,0.7\na,y,0.5\n",
+            "shares.csv: the shares of a sum to 1.2: write shares that sum to 1, or how many",
+        ),
+        ("metric,value,share\na,x,0.2\n", "the shares of a sum to 0.2: "),
+        ("metric,value,share\ne,x,1\na,w,1\n", "a value that a does not have: w; write one of x, y, z"),
     ],
 )
 def test_bad_shares_are_refused_in_words(run, declared, shares, text, about):
@@ -250,6 +256,7 @@ def test_bad_shares_are_refused_in_words(run, declared, shares, text, about):
         (["--users", "10", "--runs", "1"], "runs"),
         (["--users", "10", "--level", "1"], "confidence"),
         (["--users", "10", "--seed", "-1"], "--seed"),
+        (["--users", "1e20"], "--users 100,000,000,000,000,000,000: write 1,000,000,000,000,000 or fewer"),
         (["--users", "10", "--shares", "no.csv"], "no.csv cannot be read: No such file or directory\n"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -10,14 +11,13 @@ from deniable.errors import ConfigurationError
 from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:
-    import argparse
     from argparse import Namespace
     from collections.abc import Iterator, Mapping, Sequence
 
     from deniable_aggregator.accounting.central.noise import Noise
 
 _SEARCH = "search"
-_OURS = ("gaussian", "laplace", "sensitivity", "queries", "alpha", "csv")
+_OURS = ("gaussian", "laplace", "within", "sensitivity", "queries", "alpha", "csv")
 _SHARED = {"delta", "check", "plot", "json"}
 _INSTEAD = {"reports": "--queries says how many", "group": "--sensitivity says how much they change together"}
 
@@ -25,8 +25,11 @@ _INSTEAD = {"reports": "--queries says how many", "group": "--sensitivity says h
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of noise."""
     group = parser.add_argument_group("textbook questions: noise on answers that an operator publishes, instead of reports")
-    group.add_argument("--gaussian", type=float, metavar="SIGMA", help="standard deviation, in the unit of the answers")
-    group.add_argument("--laplace", type=float, metavar="B", help="scale, in the unit of the answers")
+    about = "standard deviation, in the unit of the answers; or search: the least for --within"
+    group.add_argument("--gaussian", type=_scale, metavar="SIGMA", help=about)
+    group.add_argument("--laplace", type=_scale, metavar="B", help="scale, in the unit of the answers; or search, likewise")
+    about = "with search: the most that the answers may cost together, in nats"
+    group.add_argument("--within", type=float, metavar="E", help=about)
     about = "largest change of an answer by one person, in the same unit (default 1)"
     group.add_argument("--sensitivity", type=float, metavar="D", help=about)
     group.add_argument(
@@ -34,6 +37,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--alpha", metavar="A", help="order of Renyi above 1, or search: the best one (default)")
     group.add_argument("--csv", metavar="FILE", help="write the curves: divergence by order, and epsilon by queries and method")
+
+
+def _scale(written: str) -> float | str:
+    if written == _SEARCH:
+        return written
+    try:
+        return float(written)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a number above 0 is needed, or {_SEARCH}, not {written!r}") from None
 
 
 def is_noise(arguments: Namespace) -> bool:
@@ -103,9 +115,12 @@ def of(arguments: Namespace) -> Noise:
         raise ConfigurationError("either --gaussian or --laplace")
     sensitivity = 1.0 if arguments.sensitivity is None else arguments.sensitivity
     queries = 1 if arguments.queries is None else arguments.queries
-    if arguments.gaussian is not None:
-        return Gaussian(arguments.gaussian, sensitivity, queries)
-    return Laplace(arguments.laplace, sensitivity, queries)
+    kind, scale = (Gaussian, arguments.gaussian) if arguments.gaussian is not None else (Laplace, arguments.laplace)
+    if (scale == _SEARCH) != (arguments.within is not None):
+        raise ConfigurationError(f"--{kind.name.lower()} {_SEARCH} and --within E go together: the least noise for a total of E")
+    if scale == _SEARCH:
+        return kind(1.0, sensitivity, queries).within(arguments.within, arguments.delta[0])
+    return kind(scale, sensitivity, queries)
 
 
 def _check(arguments: Namespace, defaults: Mapping[str, Any]) -> None:

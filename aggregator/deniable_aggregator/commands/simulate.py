@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _RUNS, _LEVEL, _DAYS, _DEVICES = 100, 0.95, 30, 20_000
 _ALONE = {"users": None, "runs": None, "level": None, "plot": None}
 _SENT = {"devices": None, "days": None, "csv": None, "truth": None, "data": None, "redis_url": None}
+_MOST_USERS, _MOST_DEVICES = 10**15, 5_000_000
 _SHOWN = 4  # answers of a metric, the most frequent first
 
 
@@ -66,7 +67,9 @@ def _simulate(arguments: argparse.Namespace) -> int:
     for name in others:
         if getattr(arguments, name) is not None:
             option = f"--{name.replace('_', '-')}"
-            raise ConfigurationError(f"{option} goes {'without' if arguments.send else 'with'} --send")
+            if arguments.send:
+                raise ConfigurationError(f"{option} measures errors and sends nothing: leave out {option}, or --send")
+            raise ConfigurationError(f"{option} is about people who answer a trial: add --send, and have `deniable serve` run")
     if arguments.send:
         return _send(arguments)
     if arguments.users is None:
@@ -81,6 +84,8 @@ def _measure(arguments: argparse.Namespace) -> int:
     from deniable_aggregator.planning.rehearsal import rehearsals
 
     draw = options.drawing("planning.plot") if arguments.plot else None  # a missing library is reported before the work
+    if arguments.users > _MOST_USERS:
+        raise ConfigurationError(f"--users {arguments.users:,}: write {_MOST_USERS:,} or fewer")
     number = options.seed(arguments)
     runs = _RUNS if arguments.runs is None else arguments.runs
     level = _LEVEL if arguments.level is None else arguments.level
@@ -177,8 +182,9 @@ def _crowd(arguments: argparse.Namespace, registry: Registry, chance: np.random.
     from deniable_aggregator.people import plausible, table
     from deniable_aggregator.planning.population import read_shares
 
-    if arguments.devices is not None and arguments.devices < 1:
-        raise ConfigurationError(f"--devices {arguments.devices}: write 1 or more")
+    if arguments.devices is not None and not 1 <= arguments.devices <= _MOST_DEVICES:
+        more = "; for more people, --users N without --send says what errors to expect" if arguments.devices > 1 else ""
+        raise ConfigurationError(f"--devices {arguments.devices:,}: write a number from 1 to {_MOST_DEVICES:,}{more}")
     if arguments.csv and arguments.shares:
         raise ConfigurationError("--csv and --shares both say what people answer: leave one of them out")
     if arguments.csv:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.errors import ConfigurationError
+from deniable.messages.lookalike import did_you_mean
 from deniable.messages.plural import few, plural
 from deniable.source import OS
 from deniable_aggregator.people.crowd import NOTHING, Crowd, Told
 from deniable_aggregator.people.plausible import members
+from deniable_aggregator.planning.population import in_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,16 +38,18 @@ def crowd(
     picked = np.arange(len(lines)) if people is None else rng.choice(len(lines), people, replace=people > len(lines))
     segments = members(registry, len(picked), rng)
     answers, silent = {}, []
-    others: list[str] = []
+    others, faults = list[str](), list[tuple[int, str]]()
     for name, cells in columns.items():
         if name in registry.segments:
-            segments[name] = _segment(path, name, registry.segments[name], lines, cells)[picked]
+            segments[name] = _segment(name, registry.segments[name], lines, cells, faults)[picked]
         else:
-            values, held, unlisted = _answers(path, registry.metrics[name], lines, cells)
+            values, held, unlisted = _answers(registry.metrics[name], lines, cells, faults)
             others += _of_others(registry.metrics[name], unlisted)
             answers[name] = Told(registry.metrics[name], values, held[picked])
             if registry.metrics[name].kind.options and (held == NOTHING).any():
                 silent.append(name)
+    if faults:
+        raise ConfigurationError(in_lines([f"{path}, line {line}: {fault}" for line, fault in sorted(faults)]))
     left = sorted(registry.metrics.keys() - answers.keys())
     description = f"{len(picked):,} people of {path} give the same answers in all periods"
     if left:
@@ -91,18 +95,26 @@ def _read(path: Path, registry: Registry) -> tuple[dict[str, Sequence[str]], Seq
 
 def _check(path: Path, header: Sequence[str], registry: Registry) -> None:
     """Refuse a header that names anything but metrics and segments, or no metric."""
-    for name in header:
-        if name not in registry.metrics and name not in registry.segments:
-            known = ", ".join([*registry.metrics, *registry.segments])
-            raise _wrong(path, 1, f"column {name!r} is no metric and no segment of {registry.file}: write one of {known}")
-        if header.count(name) > 1 or (name in registry.metrics and name in registry.segments):
-            raise _wrong(path, 1, f"each column is one metric or one segment; {name!r} is not")
-    if not any(name in registry.metrics for name in header):
-        raise _wrong(path, 1, f"at least one column is a metric of {registry.file}: {', '.join(registry.metrics)}")
+    known, faults = [*registry.metrics, *registry.segments], list[str]()
+    for name in dict.fromkeys(header):
+        if name not in known:
+            meant = did_you_mean(name, known)
+            faults.append(f"column {name!r} is no metric and no segment of {registry.file}{meant or ': leave it out'}")
+        elif header.count(name) > 1 or (name in registry.metrics and name in registry.segments):
+            faults.append(f"each column is one metric or one segment; {name!r} is not")
+    if faults:
+        faults.append(f"columns may be {', '.join(known)}")
+    elif not any(name in registry.metrics for name in header):
+        faults.append(f"at least one column is a metric of {registry.file}: {', '.join(registry.metrics)}")
+    if faults:
+        raise ConfigurationError(in_lines([f"{path}, line 1: {fault}" for fault in faults]))
 
 
 def _answers(
-    path: Path, metric: Metric, lines: Sequence[int], cells: Sequence[str]
+    metric: Metric,
+    lines: Sequence[int],
+    cells: Sequence[str],
+    faults: list[tuple[int, str]],  # to which those of cells are added, each with its line
 ) -> tuple[list[object], Integers, list[tuple[int, str]]]:
     """Return the answers that occur, the place of each person's among them, and the lines and texts of those not declared."""
     places, values, undeclared = dict[str, int](), list[object](), set[str]()
@@ -111,7 +123,11 @@ def _answers(
             continue
         places[written] = len(values) if written else NOTHING
         if written:
-            value, declared = _answer(path, metric, line, written)
+            try:
+                value, declared = _answer(metric, written)
+            except ConfigurationError as error:
+                faults.append((line, str(error)))
+                continue
             values.append(value)
             if not declared:
                 undeclared.add(written)
@@ -119,7 +135,7 @@ def _answers(
     return values, np.array([places[written] for written in cells], np.int64), unlisted
 
 
-def _answer(path: Path, metric: Metric, line: int, written: str) -> tuple[object, bool]:
+def _answer(metric: Metric, written: str) -> tuple[object, bool]:
     """Read an answer, and whether it is declared; one that is not is the metric's `other`, as on a device."""
     value = metric.kind.parse(written)
     position, undeclared = metric.kind.reported(metric, value)
@@ -132,15 +148,24 @@ def _answer(path: Path, metric: Metric, line: int, written: str) -> tuple[object
             else ""
         )
         allowed = metric.kind.allowed(metric, undeclared.rule)
-        raise _wrong(path, line, f"column {metric.id} has {written!r}: {allowed}{joined}")
+        listed = [value for value in metric.values if isinstance(value, str)]
+        raise ConfigurationError(f"column {metric.id} has {written!r}: {allowed}{joined}{did_you_mean(written, listed)}")
     return metric.value(metric.stand_in(OS) if position is None else position), False
 
 
-def _segment(path: Path, name: str, values: Sequence[str], lines: Sequence[int], cells: Sequence[str]) -> Integers:
+def _segment(
+    name: str,
+    values: Sequence[str],
+    lines: Sequence[int],
+    cells: Sequence[str],
+    faults: list[tuple[int, str]],  # as for `_answers`
+) -> Integers:
     places = {value: place for place, value in enumerate(values)}
     for line, written in zip(lines, cells, strict=True):
         if written not in places:
-            raise _wrong(path, line, f"column {name} has {written!r}: write one of {', '.join(values)}")
+            places[written] = 0
+            meant = did_you_mean(written, values)
+            faults.append((line, f"column {name} has {written!r}: write one of {', '.join(values)}{meant}"))
     return np.array([places[written] for written in cells], np.int64)
 
 

@@ -13,7 +13,7 @@ from deniable.messages.lookalike import did_you_mean
 from deniable.messages.plural import few
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 
 _EXPONENT = 1.1  # of Zipf's law, which shares follow that nobody stated
 _MOST_CHOSEN = 0.5  # the share of the most frequent option, where nobody stated it
+_MOST_FAULTS = 20  # that a message lists
+_ROUNDING = 0.01  # by which shares may miss their sum
 _COLUMNS = ["metric", "value", "share"]
 
 
 def read_shares(path: Path, registry: Registry) -> dict[str, dict[str, float]]:
     """Read the shares of answers to metrics of a registry from a CSV file with the columns metric, value and share."""
     shares: dict[str, dict[str, float]] = {}
+    faults: list[str] = []
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
@@ -37,12 +40,30 @@ def read_shares(path: Path, registry: Registry) -> dict[str, dict[str, float]]:
                 try:
                     _add(shares, registry, line)
                 except ConfigurationError as error:
-                    raise ConfigurationError(f"{path}, line {reader.line_num}: {error}") from None
+                    faults.append(f"{path}, line {reader.line_num}: {error}")
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise ConfigurationError(f"{path} cannot be read as CSV in UTF-8: {error}") from None
+    faults = faults or [f"{path}: {fault}" for id_, stated in shares.items() for fault in _sums(registry.metrics[id_], stated)]
+    if faults:
+        raise ConfigurationError(in_lines(faults))
     return shares
+
+
+def in_lines(faults: Sequence[str]) -> str:
+    """Write faults of a file one a line, of many the first ones."""
+    more = [f"and {len(faults) - _MOST_FAULTS:,} more"] if len(faults) > _MOST_FAULTS else []
+    return "\n".join([*faults[:_MOST_FAULTS], *more])
+
+
+def _sums(metric: Metric, stated: Mapping[str, float]) -> Iterator[str]:
+    """Find shares that do not sum to 1. Numbers of people may have any sum, and so may the shares of options."""
+    total, shares = sum(stated.values()), stated.values()
+    if metric.kind.options or all(share.is_integer() for share in shares) or max(shares) > 1:
+        return
+    if abs(total - 1) > _ROUNDING:
+        yield f"the shares of {metric.id} sum to {total:.4g}: write shares that sum to 1, or how many people give each answer"
 
 
 def _add(shares: dict[str, dict[str, float]], registry: Registry, line: Mapping[str, str | None]) -> None:

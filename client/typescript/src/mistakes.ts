@@ -28,7 +28,7 @@ const SWAPPED = "the arguments are swapped; write the metric first, and then the
 
 /** What to do, by the code of the server or the lack of an answer. */
 const REMEDIES: { readonly [code: string]: string } = {
-  no_answer: `no answer came; start the server (\`deniable serve\`) at the DSN's host and port. If it runs, the page's policy needs it in connect-src, and DENIABLE_CORS_ORIGINS the page's origin; ${KEPT}`,
+  no_answer: `no answer came; start the server (\`deniable serve\`) at the DSN's host and port. If it runs, the page's policy needs it in connect-src, and DENIABLE_CORS_ORIGINS the page's origin; or an extension of the browser blocks it; ${KEPT}`,
   no_tls: `no answer came by https://; write http:// in the DSN if the server of this machine has no TLS, as \`deniable serve\` has none. Else see whether the browser trusts its certificate; ${KEPT}`,
   unknown_key: "write the DSN that `deniable serve` prints",
   other_app: "write the DSN that `deniable serve` prints for this app",
@@ -74,6 +74,7 @@ export function watch(client: Client, record: Record_): Record_ {
     if (init?.method === "POST") failed(String(response.status), content);
     return response;
   };
+  if (client.stats().disabled !== null) tell(() => ofAnswer(client, "disabled", "", undefined));
   tell(() => Object.keys(client.stats().off).flatMap((id) => ofAnswer(client, "off", id, undefined)));
   let before: Promise<unknown> = Promise.resolve();
   return (id, answer) => {
@@ -103,7 +104,9 @@ function ofAnswer(client: Client, reason: string, id: string, answer: unknown): 
   const { off, disabled } = client.stats();
   if (reason === "disabled") {
     const sealed = registry.relay ? ". Reports of this app are sealed for a relay, which a page cannot do" : "";
-    const part = String(disabled).startsWith("the DSN is not") ? `: ${missing(client.options.dsn)}` : "";
+    const part = String(disabled).startsWith("the DSN is not") ? `: ${missing(client.options.dsn)}`
+      : String(disabled).startsWith("the DSN is for") ? ", as the registry of this page says; write the DSN that `deniable serve` prints for it"
+      : "";
     return [["all metrics", reason, `the client is off: ${disabled}${part}${sealed}; nothing is recorded meanwhile`]];
   }
   if (reason === "off") return [[id, reason, `the metric is off: ${off[id]}${MENDED[off[id]!] ?? segments(client.options, metric)}`]];

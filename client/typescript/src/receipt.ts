@@ -21,8 +21,9 @@ export const TEXTS = {
   sent: "What was sent",
   nothing: "Nothing was sent from this browser yet.",
   period: "Period",
-  report: "Report",
-  says: (answer: string): string => `says “${answer}”, perhaps by chance`,
+  report: "Report, which may be true or drawn at random",
+  says: (answer: string): string => `says “${answer}”, `,
+  bytes: "sent as bytes ",
   left: (percent: number, month: string): string => `Privacy budget left for ${month}: ${percent}%`,
   waiting: (count: number): string => `Reports that wait to be sent: ${count}`,
 };
@@ -158,9 +159,11 @@ export class Receipt extends Base {
       .catch(() => nothing); // where the browser refuses its database nothing was ever sent
     const percent = Math.floor((100 * Math.max(0, registry.budget.per_month - spent)) / (registry.budget.per_month || 1));
     const { off, disabled } = telemetry.stats();
+    let shared: readonly string[] = [];
     const asked = await Promise.all(
       Object.entries(registry.metrics).map(async ([id, metric]) => {
         const explanation = await telemetry.explain(id);
+        shared = explanation?.shared ?? shared;
         const words = explanation?.lines.join(" ") ?? texts.metricOff + (off[id] ?? disabled);
         return [this.#named(id), this.#answers(metric), words];
       }),
@@ -170,6 +173,7 @@ export class Receipt extends Base {
       make("p", {}, texts.left(percent, month)),
       make("p", {}, texts.waiting(waiting)),
       table(texts.asked, [texts.question, texts.answers, texts.reveals], asked),
+      ...(shared.length ? [make("p", {}, shared.join(" "))] : []),
       reports.length ? table(texts.sent, [texts.question, texts.period, texts.report], reports) : make("p", {}, texts.nothing),
     ];
   }
@@ -188,7 +192,7 @@ export class Receipt extends Base {
     const answer = metric ? answerOf(metric, payload) : null;
     // A line may break within a long report, also on a telephone.
     const code = make("code", {}, ...(payload.match(/.{1,8}/g) ?? []).flatMap((part) => [part, make("wbr", {})]));
-    return make("span", {}, code, ...(answer === null ? [] : [` ${this.#texts.says(answer)}`]));
+    return make("span", {}, ...(answer === null ? [] : [this.#texts.says(answer)]), this.#texts.bytes, code);
   }
 }
 

@@ -163,7 +163,7 @@ test("a state that browsers may forget earns its budget", async () => {
   assert.equal(await anything(first, "l_grr", "a"), true);
   const { cost } = WIRE.metrics["grr"]!.allowance;
   assert.equal(await spentOf(1, 1), cost); // who comes once can answer once
-  assert.match((await first.explain("l_grr"))!.lines.join(" "), /If this browser's data are cleared, it starts anew/);
+  assert.match((await first.explain("l_grr"))!.shared.join(" "), /If this browser's data are cleared, it starts anew/);
 });
 
 test("a month has its bound, whatever the parts of metrics are", async () => {
@@ -195,9 +195,12 @@ test("memory is chosen by name, keeps no responses, and says how long it remembe
   assert.equal(telemetry.stats().off["l_grr"], "needs a lasting state");
   assert.equal(await anything(telemetry, "l_grr", "a"), false);
   assert.equal(await anything(telemetry, "grr", "0"), true);
-  const lines = (await telemetry.explain("grr"))!.lines.join(" ");
-  assert.match(lines, /until this page ends/);
-  assert.match(lines, /of 1 byte, whatever the answer/);
+  const [own, other] = [(await telemetry.explain("grr"))!, (await telemetry.explain("oue"))!];
+  assert.match(own.shared.join(" "), /until this page ends/);
+  assert.match(own.lines.join(" "), /of 1 byte, whatever the answer/);
+  assert.match(own.lines.join(" "), /It costs \d+% of what all answers may give away in a month/);
+  assert.deepEqual(own.shared, other.shared); // a receipt says them once
+  assert.ok(own.lines.every((line) => !other.lines.includes(line) || line.startsWith("It costs") || line.startsWith("A report")));
 });
 
 test("where storage is refused nothing is recorded, and nothing falls back", async () => {

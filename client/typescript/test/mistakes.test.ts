@@ -80,6 +80,14 @@ test("of a DSN that cannot be read the missing part is named, and no key", async
   Reflect.deleteProperty(globalThis, "origin");
 });
 
+test("a client that is off says at once what to do, before anything is recorded", async () => {
+  client({ dsn: "http://pk_canary@localhost:8080/blog" });
+  const found = () => said().find((each) => each.includes("all metrics: disabled"));
+  for (let times = 0; !found() && times < 10_000; times++) await new Promise((resolve) => setTimeout(resolve, 5)); // words are loaded
+  const line = found() ?? "";
+  assert.match(line, /the DSN is for "blog", not "shop", as the registry of this page says; write the DSN that `deniable serve` prints/);
+});
+
 test("a DSN may have white space around it and a slash at its end", async () => {
   for (const dsn of [` ${HERE}\n`, `${HERE}/`]) {
     const asked: string[] = [];

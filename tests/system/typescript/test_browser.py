@@ -76,7 +76,7 @@ def test_a_browser_that_forgets_earns_its_budget(site, context):
     page = visit(context, site)
     assert not record(page, "habit", "a")
     assert stats(page)["dropped"] == {"budget": 1}
-    assert "it starts anew" in " ".join(page.evaluate("telemetry.explain('habit').then((each) => each.lines)"))
+    assert "it starts anew" in " ".join(page.evaluate("telemetry.explain('habit').then((each) => each.shared)"))
 
 
 def test_where_storage_is_refused_nothing_is_recorded(site, context):

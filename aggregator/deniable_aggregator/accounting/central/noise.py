@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from math import ceil, erfc, exp, sqrt, tanh
+from math import ceil, erfc, exp, floor, log10, sqrt, tanh
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -25,6 +25,7 @@ MOST_QUERIES = 1_000_000
 _LARGEST = 20.0  # sensitivity / scale: the epsilon of a query is in the hundreds there, and e to its power still is a float
 _ERROR = 1e-12  # a bound on the relative error of a tail
 _STEPS = 200
+_DIGITS, _NEAR = 6, 1e-7  # of a scale that is looked for
 _GRID, _SPAN, _FINEST = 8192, 20, 200  # points of a grid, the standard deviations it covers, and its most points for one query
 
 
@@ -63,6 +64,22 @@ class Noise(ABC):
     def times(self, queries: int) -> Self:
         """Return the same noise for another number of queries."""
         return replace(self, queries=queries)
+
+    def within(
+        self,
+        epsilon: float,  # in nats
+        delta: float,  # a probability
+    ) -> Self:
+        """Return the least such noise, rounded up to six digits, whose exact total is at most an epsilon."""
+        checks.positive("within", epsilon)
+        low, high = self.sensitivity / _LARGEST, self.sensitivity / _LARGEST
+        while replace(self, scale=high).exact(delta) > epsilon:
+            low, high = high, high * 2
+        while high / low > 1 + _NEAR:
+            middle = sqrt(low * high)
+            low, high = (low, middle) if replace(self, scale=middle).exact(delta) <= epsilon else (middle, high)
+        digit = 10.0 ** (floor(log10(high)) - _DIGITS + 1)
+        return replace(self, scale=float(f"{ceil(high / digit) * digit:.{_DIGITS}g}"))
 
     @property
     def rho(self) -> float:

@@ -286,8 +286,8 @@ def test_metrics_stand_by_what_happened(app, client):
     assert float(dark["estimate"]) == line["points"][-1]["estimate"]
     assert {row["metric"]: row["unit"] for row in rows} == {
         "ui.dark": "share",
-        "usage.hour": "share",
-        "wide": "share",
+        "usage.hour": "",  # no answer stands out
+        "wide": "",
         "ui.choice": "",
     }
     assert float(dark["difference"]) == line["change"]["difference"]
@@ -930,15 +930,25 @@ def test_a_key_of_another_role_is_told_apart(locked):
     assert "This takes a key that begins with rk_; the one given begins with pk_, as ingest keys do." in html
 
 
-@pytest.mark.parametrize("key", ["", "wrong-key", "gone-reads", "ключ 🗝"])
+@pytest.mark.parametrize("key", ["", "wrong-key", "ключ 🗝"])
 def test_a_wrong_key_is_refused(locked, key):
-    """A key that opens no app served here is 401 on the same form, and is not repeated there."""
+    """A key that is not known is 401 on the same form, and is not repeated there."""
     response = locked.post("/login", data={"token": token(locked), "key": key})
     html = response.get_data(as_text=True)
     assert response.status_code == 401
     assert "The read key is not known here" in html
     assert not key or key not in html
     assert response.headers["Content-Security-Policy"]
+    assert locked.get("/").location == "/login"
+
+
+def test_a_key_of_an_app_that_is_not_served_is_told_so(locked):
+    """The key is good: the page says that the app is not served, and does not repeat the key."""
+    response = locked.post("/login", data={"token": token(locked), "key": "gone-reads"})
+    html = response.get_data(as_text=True)
+    assert response.status_code == 503
+    assert "does not serve gone yet" in html, re.sub(r"<[^>]+>", " ", html)
+    assert "gone-reads" not in html
     assert locked.get("/").location == "/login"
 
 

@@ -1,7 +1,7 @@
 """How long pages and the query API take with a long history, and for how long a worker stops counting to look through it.
 
     python benchmarks/pages.py                       # 200 metrics, 365 days, 11 cells: 803,000 releases
-    python benchmarks/pages.py --metrics 2 --segments 57   # a metric with many segments
+    python benchmarks/pages.py --metrics 1 --segments 57   # a metric with many segments
 
 Each figure is the median of several requests of this process, with the slowest, and the least of its processor's time, which
 others who use the machine change least. The store is another process. Pages are also given as a multiple of a page that reads

@@ -1,4 +1,5 @@
 // Written by: deniable registry show --typescript metrics.toml
+// A new browser answers one question at first: it may spend as much as one report of the dearest metric, and earns the rest in 30 days.
 export default {
   "format": 1,
   "app": "demo",

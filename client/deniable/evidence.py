@@ -8,7 +8,6 @@ from deniable.declared import Declared
 from deniable.errors import DeniableError
 from deniable.frozen import replace
 from deniable.mechanisms.sets import OfSets
-from deniable.mechanisms.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,8 +24,9 @@ def report_names(
 ) -> str:
     """Write the answers that a report names, such as ``jpeg or png``; empty if it names none, or it is not known."""
     metric, mechanism = declared.metric, declared.mechanism
-    if metric.axis and isinstance(mechanism, Window) and not metric.permanent:
-        ends = dict.fromkeys(f"{metric.axis.number(float(end)):.3g}" for end in mechanism.window_of(payload))
+    window = None if metric.permanent else mechanism.window_of(payload)
+    if metric.axis and window:
+        ends = dict.fromkeys(f"{metric.axis.number(float(end)):.3g}" for end in window)
         return f"{' to '.join(ends)} {metric.unit}"
     everything = range(len(metric.values))
     if isinstance(mechanism, OfSets):

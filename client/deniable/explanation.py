@@ -6,7 +6,7 @@ from math import exp
 from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
-from deniable.device.journal import said
+from deniable.device.journal import in_words
 from deniable.errors import ParameterError
 from deniable.evidence import report_names
 from deniable.frozen import dataclass
@@ -171,7 +171,7 @@ class Explanation:
         lines.append(f"Every report has {_number(self.report_bytes, 'byte')}, whatever the answer{sealed}.")
         lines += self._exposed()
         if self.report is not None:
-            lines.append(f"A report of this answer might look like this: it {said(self.report_names, self.report)}")
+            lines.append(f"A report of this answer might look like this: it {in_words(self.report_names, self.report)}")
         return "\n".join(lines)
 
     def _repeated(self) -> list[str]:

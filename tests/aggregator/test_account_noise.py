@@ -206,9 +206,9 @@ def test_json(run):
 @pytest.mark.parametrize("epsilon", [0.1, 1, 6])
 def test_the_least_noise_for_a_total(noise, epsilon):
     """It is enough, and a hundred-thousandth less of it is not."""
-    found = noise.within(epsilon, 1e-6)
-    assert found.exact(1e-6) <= epsilon < replace(found, scale=found.scale * (1 - 1e-5)).exact(1e-6)
-    assert float(f"{found.scale:.6g}") == found.scale
+    least = noise.within(epsilon, 1e-6)
+    assert least.exact(1e-6) <= epsilon < replace(least, scale=least.scale * (1 - 1e-5)).exact(1e-6)
+    assert float(f"{least.scale:.6g}") == least.scale
 
 
 def test_the_command_looks_for_the_noise(run):

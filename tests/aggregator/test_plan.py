@@ -155,9 +155,9 @@ def test_in_a_trial_the_first_release_comes_at_once(tmp_path, capsys):
     path = tmp_path / "metrics.toml"
     path.write_text(registry_toml(metric_toml("a"), publication={"trial": True}))
     assert cli.main(["plan", str(path), "--users", "1000"]) == 0
-    shown = capsys.readouterr().out
-    assert "at once" in shown
-    assert "0 minutes" not in shown
+    out = capsys.readouterr().out
+    assert "at once" in out
+    assert "0 minutes" not in out
 
 
 def test_every_metric_and_cell_of_a_registry(run, declared):

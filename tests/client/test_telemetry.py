@@ -167,15 +167,15 @@ def test_what_was_sent_is_shown_with_what_it_says(telemetry, registry):
     stratum = Stratum("app.command", 1, command.fingerprint, "2026-W48", "")
     entries = [Report(stratum, command.layout.pack(0, 1)), Report(stratum._replace(fingerprint="0" * 16), b"\x01")]
     Journal(State(state_root() / "shop")).add(entries)
-    shown = telemetry.show().splitlines()
+    lines = telemetry.show().splitlines()
     about = load(registry).metrics["app.command"].description
-    assert shown[-5:-1] == [
+    assert lines[-5:-1] == [
         "Sent, the newest first. What a report says may be true or drawn at random:",
         f"  {about} (app.command)",
         "    2026-W48: sent as bytes 01",
         "    2026-W48: says other, sent as bytes 01",
     ]
-    assert re.fullmatch(r"The answers of \d{4}-\d\d have spent 0 of [\d,]+ nats, the unit of what answers give away\.", shown[-1])
+    assert re.fullmatch(r"The answers of \d{4}-\d\d have spent 0 of [\d,]+ nats, the unit of what answers give away\.", lines[-1])
     client = deniable.init("http://key@127.0.0.1:1/shop", registry=registry, consent=False)
     assert [entry.names for entry in client.journal()] == ["", "other"]
 

@@ -41,10 +41,10 @@ class SentReport:
     def words(self) -> str:
         """What was sent, without the metric."""
         counted = f"{self.period}{', ' * bool(self.segment)}{self.segment}"
-        return f"{counted}: {said(self.names, self.payload)}{', sealed' * self.sealed}"
+        return f"{counted}: {in_words(self.names, self.payload)}{', sealed' * self.sealed}"
 
 
-def said(
+def in_words(
     names: str,  # the answers that a report names; empty if it names none
     payload: str,  # in hexadecimal
 ) -> str:

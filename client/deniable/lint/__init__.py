@@ -22,10 +22,10 @@ from deniable.limits.allowance import Allowance
 from deniable.limits.caps import budget_of, caps_of, exceeding
 from deniable.limits.exposure import MANY_GROUPS, Exposure
 from deniable.lint import numbers
+from deniable.lint.sound import Sound, read_sound
 from deniable.mechanisms.sets import OfSets
 from deniable.messages.lookalike import alike, nearest, spelt
 from deniable.registry.places import placed
-from deniable.registry.sound import Sound, read_sound
 from deniable.registry.tables import Budget
 
 if TYPE_CHECKING:

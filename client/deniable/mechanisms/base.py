@@ -103,10 +103,8 @@ class Mechanism(Sealed, ABC):
 
     @property
     def parts(self) -> tuple[tuple[int, ...], ...]:
-        """The rows that each estimate rests on, as groups. An estimate uses all reports of one or more of them, and no others.
-
-        By default one group of all rows: hash functions and cohorts are only different ways to tell the same.
-        """
+        """The rows that each estimate rests on, as groups. An estimate uses all reports of one or more of them, and no others."""
+        # By default one group of all rows: hash functions and cohorts are only different ways to say the same.
         return (tuple(range(self.layout.rows)),)
 
     def needed(self, least: int) -> int:
@@ -115,6 +113,10 @@ class Mechanism(Sealed, ABC):
 
     def supporting(self, payload: bytes, values: Iterable[int]) -> set[int] | None:  # noqa: ARG002
         """Return which of some values make a payload `ratio` times as likely as each other one; None if there are more kinds."""
+        return None
+
+    def window_of(self, payload: bytes) -> tuple[Fraction, Fraction] | None:  # noqa: ARG002
+        """Return which part of a range a payload speaks for, as shares of it; None if it speaks for no part."""
         return None
 
     @property
@@ -253,13 +255,8 @@ class Mechanism(Sealed, ABC):
         return f"{self.domain_size} values"
 
     def resized(self, domain_size: int) -> Mechanism:
-        """Make the same mechanism for another number of answers, with the options that do not depend on it.
-
-        Raises
-        ------
-        ParameterError
-            If there is none.
-        """
+        """Make the same mechanism for another number of answers; raise `ParameterError` if there is none."""
+        # Options that depend on the number are left out.
         options = {name: value for name, value in self.chosen.items() if name in self.sizeless}
         return type(self)(domain_size=domain_size, epsilon=self.requested, **options)  # type: ignore[arg-type] # read exactly
 

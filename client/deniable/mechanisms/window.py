@@ -153,11 +153,8 @@ class Window(Scored):
         rounding, shift = noise
         return self._ring[(value * (self.points - 1) + rounding) // (self.domain_size - 1) + shift]  # type: ignore[no-any-return]
 
-    def window_of(
-        self,
-        payload: bytes,  # of one report
-    ) -> tuple[Fraction, Fraction]:
-        """Return which part of the range a report speaks for, as shares of it."""
+    def window_of(self, payload: bytes) -> tuple[Fraction, Fraction]:
+        """Return which part of a range a payload speaks for, as shares of it."""
         cell, points = self.layout.unpack(payload)[1], self.blocks * self.length
         return Fraction(max(0, cell - self.length + 1), points), Fraction(min(cell, points), points)
 

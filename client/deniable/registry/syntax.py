@@ -22,7 +22,7 @@ class Readable(NamedTuple):
     text: str  # with an empty line for each that was left out, so that all others keep their numbers
     faults: tuple[Fault, ...]  # one for each such line
     left_out: Sequence[tuple[str, ...]]  # the keys of these lines, each with its table
-    whole: bool  # whether the rest can be read
+    is_toml: bool  # whether the rest can be read
 
 
 def readable(text: str, file: str) -> Readable:
@@ -36,7 +36,7 @@ def readable(text: str, file: str) -> Readable:
             key = key_of_line(text, fault.line)
             # A head that is left out, or an error that does not go away, would make others of lines that are right.
             if fault.line <= before or not key:
-                return Readable(text, (*faults, fault) if fault.line > before else tuple(faults), left_out, whole=False)
+                return Readable(text, (*faults, fault) if fault.line > before else tuple(faults), left_out, is_toml=False)
             before = fault.line
             faults.append(fault)
             left_out.append(key)
@@ -44,7 +44,7 @@ def readable(text: str, file: str) -> Readable:
             lines[before - 1] = ""
             text = "\n".join(lines)
         else:
-            return Readable(text, tuple(faults), left_out, whole=True)
+            return Readable(text, tuple(faults), left_out, is_toml=True)
 
 
 def fault_of(text: str, file: str, error: str) -> Fault:

@@ -72,17 +72,17 @@ def read_sound(
     file: str,  # its name in faults
 ) -> Sound:
     """Read what is sound of a registry."""
-    rest = readable(text, file)
+    legible = readable(text, file)
     left_out: dict[str, set[str]] = {}
-    for path in rest.left_out:
+    for path in legible.left_out:
         in_metric = path[0] == "metrics" and len(path) > 2  # noqa: PLR2004 - a metric and a key of it
         left_out.setdefault(path[1] if in_metric else "-", set()).add(path[2] if in_metric else path[0])
-    if not rest.whole:
-        return Sound(rest.text, rest.faults, None, {}, spends=False)
-    document = tomllib.loads(rest.text)
-    known = Sound(rest.text, (), None, {id_: frozenset(keys) for id_, keys in left_out.items()}, spends=False)
-    found = [Fault(file, *details) for details in registry.document_faults(document)]
-    faults = (*rest.faults, *(fault for fault in found if known.knows(fault.metric, fault.rule)))
+    if not legible.is_toml:
+        return Sound(legible.text, legible.faults, None, {}, spends=False)
+    document = tomllib.loads(legible.text)
+    known = Sound(legible.text, (), None, {id_: frozenset(keys) for id_, keys in left_out.items()}, spends=False)
+    all_faults = [Fault(file, *details) for details in registry.document_faults(document)]
+    faults = (*legible.faults, *(fault for fault in all_faults if known.knows(fault.metric, fault.rule)))
     _quote(document)
     seen = set[tuple[str, str]]()
     while broken := {
@@ -96,13 +96,13 @@ def read_sound(
             else:
                 left = _leave_out(document["metrics"], metric, key, left_out, remove=rule.startswith(f"{key}: remove it"))
             if not left:
-                return Sound(rest.text, faults, None, {}, spends=False)
+                return Sound(legible.text, faults, None, {}, spends=False)
             seen.add((metric, rule))
     left_out = {id_: keys for id_, keys in left_out.items() if keys}
     sound = Sound(
-        rest.text,
+        legible.text,
         faults,
-        registry.made_of(document, rest.text, file),
+        registry.made_of(document, legible.text, file),
         {id_: frozenset(keys) for id_, keys in left_out.items()},
         spends=not left_out.get("-", set()) & {*rules.TABLES, "metrics", "segments"},
     )

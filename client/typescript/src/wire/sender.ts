@@ -102,7 +102,7 @@ export class Sender {
   async #locked(leaving: boolean): Promise<void> {
     const send = async (lock: unknown): Promise<void> => {
       if (lock) await this.#sendAll(leaving);
-      else this.why = "other_tab";
+      else this.why = "busy";
     };
     const locks = this.store.lasts && (globalThis.navigator as Navigator | undefined)?.locks;
     await (locks ? locks.request(`deniable ${this.address.app}`, { ifAvailable: true }, send) : send(true));
@@ -136,7 +136,7 @@ export class Sender {
     outbox.batches = outbox.batches.filter((batch) => !batch.tried || now - batch.tried <= HOURS_48);
     const old = before - unsent(state, outbox);
     drop(this.counts, "too_old", old);
-    if (old) this.#lost ||= "too_old";
+    if (old) this.#lost = "too_old";
     if (this.#asked) {
       const free: Report[] = [];
       state.waiting = state.waiting.filter((written) => {

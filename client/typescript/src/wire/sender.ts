@@ -109,7 +109,7 @@ export class Sender {
   }
 
   async #sendAll(leaving: boolean): Promise<void> {
-    this.why = this.#lost = this.refused;
+    this.#lost = this.refused;
     for (let tries = 0; this.allowed() && !this.refused; ) {
       const batch = await this.store.transactAll((state, outbox) => this.#next(state, outbox));
       this.why = this.#lost;

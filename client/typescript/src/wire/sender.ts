@@ -47,7 +47,7 @@ export class Sender {
   /** Why reports did not arrive when last tried; empty if all did. */
   why = "";
   /** The same of those that are lost since the sending began. */
-  #lost = "";
+  #lost!: string;
   /** Whether what waits is to be sent. What is recorded while batches are on their way waits for the next time. */
   #asked = false;
   #running: Promise<void> | undefined;
@@ -101,18 +101,17 @@ export class Sender {
   /** Of several tabs that share a state, one sends. */
   async #locked(leaving: boolean): Promise<void> {
     const send = async (lock: unknown): Promise<void> => {
-      if (lock) await this.#sendAll(leaving);
-      else this.why = "busy";
+      if (lock) return this.#sendAll(leaving);
+      this.why = "busy";
     };
     const locks = this.store.lasts && (globalThis.navigator as Navigator | undefined)?.locks;
     await (locks ? locks.request(`deniable ${this.address.app}`, { ifAvailable: true }, send) : send(true));
   }
 
   async #sendAll(leaving: boolean): Promise<void> {
-    this.#lost = this.refused;
+    this.why = this.#lost = this.refused;
     for (let tries = 0; this.allowed() && !this.refused; ) {
       const batch = await this.store.transactAll((state, outbox) => this.#next(state, outbox));
-      this.why = this.#lost;
       if (!batch || !this.allowed()) return;
       const verdict = await this.#try(batch, leaving);
       const { what, why, pause = 0 } = verdict;
@@ -136,7 +135,7 @@ export class Sender {
     outbox.batches = outbox.batches.filter((batch) => !batch.tried || now - batch.tried <= HOURS_48);
     const old = before - unsent(state, outbox);
     drop(this.counts, "too_old", old);
-    if (old) this.#lost = "too_old";
+    if (old) this.why = this.#lost = "too_old";
     if (this.#asked) {
       const free: Report[] = [];
       state.waiting = state.waiting.filter((written) => {

@@ -64,7 +64,7 @@ export interface Flushed {
   readonly left: number;
   /**
    * Why some did not arrive; empty if all did, or there were none. A code of the server such as `unknown_key`, `no_answer`,
-   * `too_old` (given up 48 hours after the first try), or `other_tab` (another tab of this site sends now, also what waits here).
+   * `too_old` (given up 48 hours after the first try), or `busy` (another tab of this site sends now, also what waits here).
    */
   readonly why: string;
 }

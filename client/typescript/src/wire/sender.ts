@@ -46,8 +46,6 @@ export class Sender {
   refused = "";
   /** Why reports did not arrive when last tried; empty if all did. */
   why = "";
-  /** The same of those that are lost since the sending began. */
-  #lost = "";
   /** Whether what waits is to be sent. What is recorded while batches are on their way waits for the next time. */
   #asked = false;
   #running: Promise<void> | undefined;
@@ -101,26 +99,27 @@ export class Sender {
   /** Of several tabs that share a state, one sends. */
   async #locked(leaving: boolean): Promise<void> {
     const send = async (lock: unknown): Promise<void> => {
-      if (lock) await this.#sendAll(leaving);
-      else this.why = "other_tab";
+      if (lock) return this.#sendAll(leaving);
+      this.why = "busy";
     };
     const locks = this.store.lasts && (globalThis.navigator as Navigator | undefined)?.locks;
     await (locks ? locks.request(`deniable ${this.address.app}`, { ifAvailable: true }, send) : send(true));
   }
 
   async #sendAll(leaving: boolean): Promise<void> {
-    this.why = this.#lost = this.refused;
+    let lost = this.refused;
     for (let tries = 0; this.allowed() && !this.refused; ) {
+      this.why = lost;
       const batch = await this.store.transactAll((state, outbox) => this.#next(state, outbox));
-      this.why = this.#lost;
+      lost = this.why;
       if (!batch || !this.allowed()) return;
       const verdict = await this.#try(batch, leaving);
       const { what, why, pause = 0 } = verdict;
-      this.why = this.#lost || why;
+      this.why = lost || why;
       if (what === "refused") this.refused = why;
       else if (what !== "keep") {
         await this.store.transactAll((_, outbox) => this.#settle(outbox, batch, verdict));
-        this.#lost = this.why;
+        lost = this.why;
         tries = 0;
       } else {
         if (++tries === TRIES || leaving) return;
@@ -136,7 +135,7 @@ export class Sender {
     outbox.batches = outbox.batches.filter((batch) => !batch.tried || now - batch.tried <= HOURS_48);
     const old = before - unsent(state, outbox);
     drop(this.counts, "too_old", old);
-    if (old) this.#lost ||= "too_old";
+    if (old) this.why ||= "too_old";
     if (this.#asked) {
       const free: Report[] = [];
       state.waiting = state.waiting.filter((written) => {

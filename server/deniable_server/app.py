@@ -85,7 +85,7 @@ def create_app(
     problem.register(flask, outage, settings.serves)
     gate.register(flask, settings)
     audit_trail.register(flask, apps, *_history(settings))
-    for part in _parts(settings.serves, settings.about):
+    for part in parts(settings.serves, settings.about):
         flask.register_blueprint(part.blueprint)
     if settings.trusted_proxies:
         # Only these two headers: hosts, ports and prefixes are not used.
@@ -106,7 +106,8 @@ def _history(settings: Settings) -> tuple[Callable[[App], None], ...]:
     return (history.note,)
 
 
-def _parts(serves: str, about: str) -> tuple[ModuleType, ...]:
+def parts(serves: str, about: str) -> tuple[ModuleType, ...]:
+    """Import what answers requests: modules with a blueprint each."""
     if serves == "ingest":
         return (health, ingest, pools, script)
     # Decoding queries needs libraries that a server for uploads only does without.

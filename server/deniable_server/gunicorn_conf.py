@@ -39,10 +39,11 @@ _ADDRESS_TRIES = 5  # one a second: what was here before may be ending
 
 
 def on_starting(server: Any) -> None:
-    """Read the settings and the registries once for all processes, and report errors and unknown variables."""
+    """Read the settings and the registries and import the app once for all processes; report errors and unknown variables."""
     # gunicorn ends with status 3 for what only its processes notice; a wrong configuration has status 2.
     # Then make the directory of the processes' common counters.
-    from contextlib import closing, suppress  # noqa: PLC0415 - names of this module are gunicorn's settings
+    import gc  # noqa: PLC0415 - names of this module are gunicorn's settings
+    from contextlib import closing, suppress  # noqa: PLC0415
 
     from deniable.errors import DeniableError  # noqa: PLC0415
     from deniable_aggregator.process import variables  # noqa: PLC0415
@@ -66,6 +67,12 @@ def on_starting(server: Any) -> None:
         sys.exit(2)
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(process_slots.directory())
     outage.share()
+    # The processes are forked from this one. What it has imported they need not import each, and they share its memory.
+    from deniable_server import app  # noqa: PLC0415 - after what may be wrong: it takes longest
+
+    app.parts(settings.serves, settings.about)
+    gc.collect()
+    gc.freeze()  # a collection in a process would write to that memory, and so copy it
 
     def renew() -> None:
         """Have the processes read the registries anew, each under its requests. gunicorn would start other processes."""

@@ -46,8 +46,8 @@ _TESTS = Path(__file__).parents[1]
 """Where scripts are ours, too."""
 _STARTERS = {"serve", "demo"}
 """Commands that start other programs of ours."""
-_PACKAGES = ("deniable", "deniable_aggregator", "deniable_server")
-_LEFT_OUT = ("prometheus_client", "deniable_server.gunicorn_conf", "matplotlib", "pyarrow", "pytest")
+_PACKAGES = ("deniable", "deniable_aggregator", "deniable_query", "deniable_relay", "deniable_server")
+_LEFT_OUT = ("deniable_server.gunicorn_conf", "matplotlib", "pyarrow", "pytest")
 """Modules that read the environment or start a thread when they are imported, and what hardly any program needs. The fork server
 imports neither them nor what imports them."""
 _OTHERS = ("gunicorn.app.wsgiapp", "gunicorn.workers.gthread", "numba", "requests")

@@ -19,9 +19,16 @@ def private(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def composed(private, tmp_path_factory):
+def kernels(tmp_path_factory):
+    """Return a folder for machine code, which is empty when the tests begin; those that run beside each other share it."""
+    own = tmp_path_factory.getbasetemp()
+    return (own.parent if own.name.startswith("popen-") else own) / "kernels"
+
+
+@pytest.fixture(scope="session")
+def composed(private, tmp_path_factory, kernels):
     """Run the service."""
     from service import Service
 
-    with Service(private, tmp_path_factory.mktemp("composed")) as service:
+    with Service(private, tmp_path_factory.mktemp("composed"), kernels) as service:
         yield service

@@ -80,11 +80,13 @@ class Service:
         With the passwords.
     folder
         For logs and data.
+    kernels
+        Where workers keep machine code. Services of one run share it, as it takes seconds to compile.
     """
 
-    def __init__(self, private, folder: Path) -> None:
+    def __init__(self, private, folder: Path, kernels: Path) -> None:
         self.private = private
-        self.folder = folder
+        self.folder, self.kernels = folder, kernels
         self.ports = {"ingest": free_port(), "query": free_port(), "worker": free_port()}
         self.processes: dict[str, subprocess.Popen] = {}
         # The registry that is shipped, published as in a trial: a single report shows.
@@ -134,7 +136,7 @@ class Service:
         variables.pop("PATH")
         variables = dict(zip(variables, self.translated(list(variables.values())), strict=True))
         if "NUMBA_CACHE_DIR" in variables:
-            variables["NUMBA_CACHE_DIR"] = str(self.folder / "numba")
+            variables["NUMBA_CACHE_DIR"] = str(self.kernels)
         if name in self.ports:
             variables["PORT"] = str(self.ports[name])
             variables["GUNICORN_CMD_ARGS"] = f"--bind 127.0.0.1:{self.ports[name]}"  # and not on every address of this machine

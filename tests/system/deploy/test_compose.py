@@ -189,7 +189,7 @@ class TwoApps(Private):
         return self.files.get(name) or super().path(name)
 
 
-def test_a_second_app_is_served(tmp_path, monkeypatch):
+def test_a_second_app_is_served(tmp_path, monkeypatch, kernels):
     """With the lines that deploy/README.md changes, its reports are taken, counted and shown; the first app has none of them."""
     two = TwoApps(tmp_path)
     assert set(two.files) == {"games.toml", "deniable.env", "compose.yaml", "kustomization.yaml"}
@@ -204,7 +204,7 @@ def test_a_second_app_is_served(tmp_path, monkeypatch):
     assert {Path(each).name for each in registries} < set(files)
     monkeypatch.setattr("service.compose", lambda: project)
     (tmp_path / "run").mkdir()
-    with Service(two, tmp_path / "run") as served:
+    with Service(two, tmp_path / "run", kernels) as served:
         assert eventually(lambda: served.healthy("ingest") and served.healthy("query")), served.log("ingest")
         sending, reading = (served.operate("keys", "create", "--app", "games", "--role", role) for role in ("ingest", "read"))
         other = served.operate("keys", "create", "--app", "shop", "--role", "read")

@@ -80,7 +80,7 @@ def test_the_procfile_runs(composed, tmp_path):
         for name, command in commands.items():
             env = {"DENIABLE_REDIS_URL": urls[name], "DENIABLE_REGISTRY": "deploy/metrics.toml", "PORT": str(port)}
             env["GUNICORN_CMD_ARGS"] = f"--bind 127.0.0.1:{port}"
-            env["NUMBA_CACHE_DIR"] = str(composed.folder / "numba")
+            env["NUMBA_CACHE_DIR"] = str(composed.kernels)
             processes[name] = spawn(undo, tmp_path / f"{name}.log", command, env, cwd=ROOT)
         url = f"http://127.0.0.1:{port}"
 

@@ -82,7 +82,8 @@ description = "Whether it was used"
 owner = "o@shop.example"
 """
 
-LOUD = "import logging\nlogging.basicConfig(level=logging.DEBUG)\n"
+LOUD = Path(__file__).parent / "loud"
+"""Has the module by which each process says all that it would say while it is debugged."""
 
 
 def forms(secret):
@@ -222,10 +223,7 @@ def served(store_here, tmp_path, monkeypatch, request):
     log_format = {"wheel": "json", "server": "console", "cluster": "json"}[request.node.callspec.params["store_here"]]
     (tmp_path / "metrics.toml").write_text(REGISTRY, "utf-8")
     (tmp_path / "pages.txt").write_text("home\ncart\n", "utf-8")
-    loud = tmp_path / "loud"
-    loud.mkdir()
-    (loud / "sitecustomize.py").write_text(LOUD, "utf-8")
-    monkeypatch.setenv("PYTHONPATH", str(loud), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", str(LOUD), prepend=os.pathsep)
     arguments = "--log-level debug --access-logfile - --capture-output --forwarded-allow-ips *"
     monkeypatch.setenv("GUNICORN_CMD_ARGS", arguments)
     settings = Settings(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import signal
 import subprocess
@@ -87,16 +88,18 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[pytest.C
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Leave all but the first cases of campaigns, and of `first_cases`, to the night."""
+    """Leave to the night what repeats a default test at length, and all but the first cases of campaigns and of `first_cases`."""
+    if item.get_closest_marker("nightly"):
+        return
     few, campaign = item.get_closest_marker("first_cases"), item.get_closest_marker("campaign")
-    if (few or campaign) and not item.get_closest_marker("nightly"):
-        cases = item.parent.stash.setdefault(CASES, Counter())  # on each store the first ones run, of campaigns and of others
-        store = item.callspec.params.get("store_url") if hasattr(item, "callspec") else None
-        test = item.originalname, store, bool(campaign)
-        cases[test] += 1
-        if cases[test] > (few.args[0] if few else CAMPAIGN_CASES):
-            item.add_marker("campaign")
-            item.add_marker("nightly")
+    cases = item.parent.stash.setdefault(CASES, Counter())  # on each store the first ones run, of campaigns and of others
+    store = item.callspec.params.get("store_url") if hasattr(item, "callspec") else None
+    test = getattr(item, "originalname", item.name), store, bool(campaign)
+    cases[test] += 1
+    most = few.args[0] if few else CAMPAIGN_CASES if campaign else math.inf
+    if cases[test] > most or (campaign and cases[(*test[:2], False)]):
+        item.add_marker("campaign")
+        item.add_marker("nightly")
 
 
 _guarded = [False]  # whether a default test runs, which starts no process

@@ -70,7 +70,7 @@ def test_a_selection_is_final_once_all_of_it_is():
 def asked_with(base, own):
     """Return what a row of macos is compared with, where linux has the releases `base`."""
     query = Query(("theme",), dimensions=("value", "platform"), compare=CompareWith(dimension="platform", base="linux"))
-    of = SimpleNamespace(question=SimpleNamespace(earlier=None), find=lambda *_: base)
+    of = SimpleNamespace(question=SimpleNamespace(earlier=None), compared=None, find=lambda *_: base)
     return table._sides(query, of, ("macos",), [own], ("", "~"))
 
 

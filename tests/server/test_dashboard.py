@@ -648,10 +648,14 @@ def test_the_level_of_a_page(app, client):
 
 def test_too_few_reports_are_not_shown(app, client):
     """Below the metric's own minimum nothing is told, not even that there are some; at it the period is published."""
-    empty = client.get("/m/ui.choice").get_data(as_text=True)
+
+    def without_clock():
+        return re.sub(r"\d\d:\d\d UTC", "", client.get("/m/ui.choice").get_data(as_text=True))
+
+    empty = without_clock()
     fill(app, "ui.choice", [100, 100, 100, 100, 99], segment="platform=linux")
     publish(app)
-    assert client.get("/m/ui.choice").get_data(as_text=True) == empty
+    assert without_clock() == empty
     assert "500 reports are needed, and the next release is due" in empty
     fill(app, "ui.choice", [0, 0, 0, 0, 1], segment="platform=linux")
     publish(app)

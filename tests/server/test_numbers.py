@@ -346,6 +346,7 @@ def test_sentences_of_few_reports_say_what_is_possible(serve, answered, metric, 
     served.drain()
     page = served.get(f"/m/{metric}").get_data(as_text=True)
     sentences = re.findall(r"ean (?:position )?is (?:position )?([^ <]+) (?:<span>)?\((?:95% interval )?([^ ]+) to ([^)]+)", page)
+    sentences += re.findall(r"<dt>[^<]*[Mm]ean[^<]*</dt><dd><b>([^<]+)</b><small>(.+?) to ([^<]+)</small>", page)
     assert sentences
     for figure in (part.replace(",", "").partition("\u202f")[0] for sentence in sentences for part in sentence):
         assert least <= float(figure) <= most, sentences

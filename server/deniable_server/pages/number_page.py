@@ -153,8 +153,8 @@ def view(
         picture=_picture(number.parts, scale, kind) if number.parts else None,
         quantiles=table,
         unresolved=_listed([row.share for row in table if not row.resolved]),
-        says=_says(number, table),
-        detail=_detail(number, table, listed),
+        says=_says(number),
+        detail=_detail(number, listed),
         notes=tuple(_notes(number, table)) if number.parts else (),
         beyond=_beyond(number, low, high),
         all_words="" if (low, high) == tuple(number.range) else f"all, {_ends(number.range, number.unit)}",
@@ -195,23 +195,29 @@ def _portion(part: NumberPart, low: float, high: float) -> float:
     return max(min(part.high, high) - max(part.low, low), 0.0) / (part.high - part.low)
 
 
+def _measure(number: NumberEstimate) -> figures.Measure:
+    return figures.Measure(is_share=False, unit=number.unit)
+
+
 def _ends(ends: tuple[float, float], unit: str) -> str:
     low, high = (f"{end:,.6g}".replace("-", figures.MINUS) for end in ends)
     return f"{low} to {high} {unit}".rstrip()
 
 
-def _says(number: NumberEstimate, table: Sequence[Quantile]) -> str:
+def _says(number: NumberEstimate) -> str:
     """Say below which number half of the answers are, and above which one in ten is."""
-    resolved = {each.share: row.value for each, row in zip(number.quantiles, table, strict=True) if row.resolved}
+    measure = _measure(number)
+    resolved = {each.share: measure.estimate(each.value, each.interval) for each in number.quantiles if each.resolved}
     if 0.5 not in resolved or not number.unit:  # noqa: PLR2004
         return ""
     far = f", and one in ten is above {resolved[0.9]}" if 0.9 in resolved else ""  # noqa: PLR2004
     return f"Half of the answers are below {resolved[0.5]}{far}"
 
 
-def _detail(number: NumberEstimate, table: Sequence[Quantile], listed: Sequence[Figure]) -> str:
+def _detail(number: NumberEstimate, listed: Sequence[Figure]) -> str:
     """Say between which numbers these lie."""
-    bands = {each.share: row.between for each, row in zip(number.quantiles, table, strict=True) if row.resolved}
+    measure = _measure(number)
+    bands = {each.share: measure.ends(each.interval) for each in number.quantiles if each.resolved}
     between = [f"the {name} between {bands[share].replace(' to ', ' and ')}" for share, name in _NAMED.items() if share in bands]
     mean = next((each for each in listed if each.name != "Median" and "ean" in each.name), None)
     also = f" The {mean.name.lower()} is {mean.value} ({mean.low} to {mean.high})." if mean else ""

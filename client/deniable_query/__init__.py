@@ -113,11 +113,14 @@ class Query:
             raise QueryError(0, "", f"last() takes a whole number of days, such as 30 or '30d'; this is {days!r}")
         return self._with(date_range=f"{days}d" if isinstance(days, int) or days.isdigit() else days)
 
-    def where(self, **segments: Value | Iterable[Value]) -> Query:
+    def where(self, *unnamed: Value, **segments: Value | Iterable[Value]) -> Query:
         """Keep rows of these segments, or of a ``value``: one of each, or several if rows are broken down by it.
 
         Of a number a value is a figure, such as ``"p50"``, or a range, such as ``"200..500"``: above 200 and at most 500.
         """
+        if unnamed:
+            rule = "name what is chosen: a segment, such as where(platform='linux'), or where(value='p50')"
+            raise QueryError(0, "", f"where({unnamed[0]!r}) says nothing of what it is: {rule}")
         return self._filtered("is", segments)
 
     def where_not(self, **segments: Value | Iterable[Value]) -> Query:

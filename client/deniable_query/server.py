@@ -97,7 +97,8 @@ class Server:
                 "authority in SSL_CERT_FILE"
             )
         if isinstance(error, requests.Timeout):
-            return f"{self.url} did not answer within {self.timeout:g} seconds"
+            remedy = "ask about fewer values, periods or segments at once, or wait longer: Query(timeout=300)"
+            return f"{self.url} did not answer within {self.timeout:g} seconds; {remedy}"
         return f"{self.url} cannot be reached: is a server running there?"
 
 

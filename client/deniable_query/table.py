@@ -64,11 +64,17 @@ def _base(rows: Sequence[Row]) -> list[str]:
 
 
 def _named(answer: Answer, rows: Sequence[Row]) -> str:
-    """Name some rows: by what stands before their values if they are all rows of it, else by their values."""
+    """Name some rows: by what stands before their values if all rows of it are meant, else by their values, or by both."""
     *before, last = _names(answer)
     cells = dict.fromkeys(_cell(row, before) for row in rows)
     are_all = sum(_cell(row, before) in cells for row in answer.rows) == len(rows)
-    names = list(cells if before and are_all else dict.fromkeys(str(row[last]) for row in rows))
+    values = dict.fromkeys(str(row[last]) for row in rows)
+    if before and are_all:
+        names = list(cells)
+    elif sum(str(row[last]) in values for row in answer.rows) == len(rows):
+        names = list(values)
+    else:
+        names = list(dict.fromkeys(_cell(row, [*before, last]) for row in rows))
     left = len(names) - _MOST_NAMED
     return ", ".join(names) if left <= 0 else f"{', '.join(names[:_MOST_NAMED])} and {left} more"
 

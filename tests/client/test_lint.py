@@ -287,6 +287,14 @@ def test_warnings(linted, keys, rules):
     assert not findings.faults
 
 
+def test_an_end_of_a_range_is_no_other_key(linted):
+    """`min` stands for half of `range`, and not for `min_reports`."""
+    body = 'type = "number"\nmin = 0\nmax = 60\nunit = "s"\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
+    words = [fault.words for fault in linted(f"[metrics.m]\n{body}").faults]
+    assert any(each.startswith("min is no key of a metric: write range") for each in words)
+    assert not any("min_reports" in each for each in words)
+
+
 def test_what_would_be_off_is_a_fault(linted):
     """Of a metric that the SDK would turn off, with the line to change; the table says which it is."""
     table = f'[metrics.{{}}]\ntype = "boolean"\nepsilon = 1\nexpires = {{}}-01-01\n{BODY}'

@@ -29,7 +29,7 @@ from deniable_aggregator.answer.model.metric import Listed
 from deniable_query import Answer, Metric, Query, QueryError
 from deniable_query.commands.query import _about_differences
 from deniable_query.commands.query import query as command_query
-from deniable_query.table import _figure, lines
+from deniable_query.table import _figure, lines, remarks_of
 
 from .conftest import READ
 from .test_rows import NOW, RANGE, ask, day, filled, send, shop  # noqa: F401 - fixtures
@@ -234,8 +234,15 @@ def test_an_address_with_a_path_is_told(url):
             lambda query: query.where(platform=["linux", "macos"]).says(),
             "sentences are of all values, and of all reports or of one value of each segment: name one platform, or none",
         ),
+        (
+            lambda query: query.where("p50"),
+            (
+                "where('p50') says nothing of what it is: name what is chosen: a segment, such as where(platform='linux'), "
+                "or where(value='p50')"
+            ),
+        ),
     ],
-    ids=["last", "between", "metric", "address", "question", "key", "by", "address alone", "segments"],
+    ids=["last", "between", "metric", "address", "question", "key", "by", "address alone", "segments", "unnamed"],
 )
 def test_a_mistake_in_a_call_is_told_before_anything_is_asked(ask_, words):
     """Rule and value, as one kind of error, whatever was written in place of a text."""
@@ -582,6 +589,14 @@ def test_the_command_writes_a_range_as_a_share(url, command):
     assert re.search(r"^300\.\.500 +[\d.-]+% +[\d.-]+% +[\d.]+% +800$", out, re.MULTILINE), out
 
 
+def test_the_command_takes_a_level(url, command):
+    """Rows have intervals of this confidence, as the client's have."""
+    rows = json.loads(command(url, "theme", "--level", "0.9", "--json")[1])
+    assert rows == Query(url, READ).metric("theme").level(0.9).rows()
+    assert rows != Query(url, READ).metric("theme").rows()
+    assert "level is a confidence between 0.5 and 0.999999; this is 90.0" in command(url, "theme", "--level", "90")[2]
+
+
 def test_the_command_says_what_is_missing(url, command):
     status, out, err = command(url, "thme")
     assert (status, out) == (2, "")
@@ -600,7 +615,7 @@ def test_the_command_says_what_is_missing(url, command):
 def test_a_silent_server_is_told():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(QueryError, match=r"did not answer within 0\.2 seconds"):
+        with pytest.raises(QueryError, match=r"did not answer within 0\.2 seconds; .* Query\(timeout=300\)"):
             Query(address, READ, timeout=0.2).metric("theme").rows()
 
 
@@ -730,6 +745,16 @@ def test_a_figure_on_a_logarithmic_scale_stays_in_its_range():
     assert figures_.split() == ["geometric_mean", "1.0", "s", "1.0", "s", "7,200", "s", "4"]
     _, figures_ = lines(Answer([row], columns, [about | {"scale": "linear"}], trial=False))
     assert "740,000 s" in figures_  # unbiased, as shares are
+
+
+def test_remarks_name_their_rows():
+    """What is said of one row of a group names the group, too; of all rows of a value, the value alone."""
+    rows = [
+        {"metric": "wait", "arm": arm, "value": value, "reason": None, "estimate": 1.0, "note": note}
+        for arm, value, note in [("a", "p99", "7 reports"), ("b", "p99", "8 reports"), ("a", "p1", "low"), ("b", "p1", "low")]
+    ]
+    answer = Answer(rows, [{"name": "arm"}, {"name": "value"}], [{"id": "wait"}], trial=False)
+    assert remarks_of(answer) == ["a p99: 7 reports", "b p99: 8 reports", "p1: low"]
 
 
 def test_a_difference_whose_interval_holds_none_is_explained():

@@ -76,7 +76,7 @@ def test_refused_reports_are_a_cause_from_the_next_hour_on(shop):
     assert (
         f"Some are refused since {since.day} {since:%B %Y} (definition_mismatch): the server&#39;s metrics.toml defines" in page
     )
-    assert "Give the server the metrics.toml of this app" in page
+    assert "If you changed the metric, raise its " in page
     assert "deniable registry diff app/metrics.toml server/metrics.toml" in page
     assert diagnosis(shop, "ui.ended")[1]["accepted"] == "holds"  # of no other metric
     at(shop, hours=25)

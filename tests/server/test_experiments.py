@@ -455,7 +455,8 @@ def test_an_undecided_experiment_says_what_it_takes(three):
     assert large["state"] == "undecided"
     assert re.fullmatch(
         r"Undecided: an effect as large as planned, 5 points, is neither found nor excluded\. About [\d,]+ more reports of "
-        r"other people, in both arms together, find it in 80% of cases: at the rate so far, in \d+ more weeks?\.",
+        r"other people, in both arms together, find it in 80% of cases: in \d+ more weeks?, if each brings as many people "
+        r"who have not reported before\.",
         large["says"],
     )
     assert large["says"] in three.http.get("/m/theme/experiment?value=dark").get_data(as_text=True)

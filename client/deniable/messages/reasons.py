@@ -311,7 +311,7 @@ REFUSALS: Mapping[str, Reason] = {
     ),
     "definition_mismatch": Reason(
         "the server's metrics.toml defines the same version of the metric in another way",
-        _OURS,
+        f"if you changed the metric, raise its `version`; {_OURS}",
     ),
     "relay_only": Reason(
         "its reports are sealed for a relay, and the DSN leads to a server, which takes none from devices",

@@ -41,7 +41,10 @@ def meant(key: str, known: Iterable[str]) -> str | None:
 
     known = list(known)
     word = _BY_WORD.get(key.lower())
-    return word if word in known else nearest(key, known)
+    if word in known:
+        return word
+    is_end = "range" in known and key.lower() in _ENDS  # which stands for half of another key
+    return None if is_end else nearest(key, known)
 
 
 def instead(key: str, known: Sequence[str]) -> str:

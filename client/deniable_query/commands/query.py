@@ -51,6 +51,7 @@ def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
     )
     compare = "with the range before (previous), or with one value of a segment, such as platform=linux"
     parser.add_argument("--compare", metavar="BASE", help=compare)
+    parser.add_argument("--level", type=float, metavar="SHARE", help="confidence of the intervals (default: 0.95)")
     paid = parser.add_argument_group("a withheld segment, named by --where; the answer has noise, and costs budget")
     paid.add_argument("--withheld", metavar="PERIOD", help="ask about this closed period, such as 2026-11-20")
     paid.add_argument("--epsilon", type=float, metavar="NATS", help="what the answer costs; the same again costs nothing")
@@ -76,7 +77,7 @@ def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
 
 def _list(arguments: argparse.Namespace) -> None:
     """Print which metrics there are."""
-    if arguments.by or arguments.where or arguments.value or arguments.last or arguments.range or arguments.compare:
+    if any(getattr(arguments, name) for name in ("by", "where", "value", "last", "range", "compare", "level")):
         raise QueryError(0, "", "name the metric that this is about; `deniable query` alone lists all metrics")
     metrics = Query().metrics()
     if arguments.json:
@@ -200,7 +201,7 @@ def _withheld(arguments: argparse.Namespace) -> str:
     if not (arguments.withheld and arguments.epsilon is not None and arguments.where):
         rule = "a question about a withheld segment has --withheld PERIOD, --where NAME=VALUE and --epsilon NATS"
         raise QueryError(0, "", f"{rule}, such as --withheld 2026-11-20 --where platform=beos --epsilon 0.1")
-    others = ("by", "value", "last", "range", "compare", "csv")
+    others = ("by", "value", "last", "range", "compare", "csv", "level")
     if other := next((f"--{name}" for name in others if getattr(arguments, name)), None):
         raise QueryError(0, "", f"{other} is for what is published: leave it out, or leave --withheld out")
     cell = ",".join(arguments.where)
@@ -247,6 +248,8 @@ def _holds(row: Row, none: float) -> bool:
 def _reports(arguments: argparse.Namespace) -> Query:
     """Ask about the metric, in the range and the segment."""
     chosen = Query().metric(arguments.metric)
+    if arguments.level is not None:
+        chosen = chosen.level(arguments.level)
     for text in arguments.where:
         name, value = _pair("--where", text, "a segment with one of its values")
         chosen = chosen.where(**{name: value})

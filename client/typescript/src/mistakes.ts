@@ -34,7 +34,7 @@ const REMEDIES: { readonly [code: string]: string } = {
   other_app: "write the DSN that `deniable serve` prints for this app",
   unknown_metric: REGISTRY,
   unknown_version: REGISTRY,
-  definition_mismatch: REGISTRY,
+  definition_mismatch: `if you changed the metric, raise its version; ${REGISTRY}`,
   segment: REGISTRY,
   period: REGISTRY,
   period_closed: "see whether this machine's clock is right; else raise `grace`",

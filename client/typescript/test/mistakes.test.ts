@@ -139,7 +139,7 @@ test("what a server refuses, and that none answers, is said with the metric and 
   const errors = [{ group: 0, code: "definition_mismatch", count: 1, detail: "the device's registry differs" }];
   for (const [answer, why, line, left] of [
     [Response.json(problem("other_app", "the key is of app blog"), { status: 403 }), "other_app", /^deniable: upload: other_app: the key is of app blog; write the DSN that `deniable serve` prints for this app$/, 1],
-    [Response.json({ ...problem("all_rejected", "none"), errors }, { status: 422 }), "all_rejected", /^deniable: grr: definition_mismatch: the device's registry differs; write the registry of this page anew/, 0],
+    [Response.json({ ...problem("all_rejected", "none"), errors }, { status: 422 }), "all_rejected", /^deniable: grr: definition_mismatch: the device's registry differs; if you changed the metric, raise its version; write the registry of this page anew/, 0],
     [Response.json({ accepted: 0, rejected: 1, errors }, { status: 202 }), "definition_mismatch", /^deniable: grr: definition_mismatch: /, 0],
   ] as const) {
     const { telemetry, record } = client({ fetch: async () => answer });

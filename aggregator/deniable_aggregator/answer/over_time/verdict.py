@@ -49,7 +49,7 @@ def verdict(
         says = f"{begin} About {number} more in both arms together find it in 80% of cases: devices keep their responses."
         return Verdict("undecided", more, None, says)
     periods = ceil(more / ((comparison.a.n + comparison.b.n) / len(comparison.b.included)))
-    rate = f"at the rate so far, in {plural(periods, f'more {metric.period}')}"
+    rate = f"in {plural(periods, f'more {metric.period}')}, if each brings as many people who have not reported before"
     number = plural(more, "more report")
     return Verdict(
         "undecided",

@@ -8,6 +8,7 @@ import json
 import os
 import sqlite3
 import threading
+import warnings
 from collections import Counter
 from datetime import UTC, datetime
 
@@ -241,6 +242,9 @@ def test_a_person_is_forgotten(people_of, store):
 @pytest.mark.parametrize("kind", [device.PeopleFile, lambda _: device.PeopleInRedis(Dictionary(), "shop")], ids=["file", "redis"])
 def test_a_store_that_nobody_uses_is_closed(tmp_path, kind):
     """Python warns of what is left open."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what other tests have left
+        gc.collect()
     store = kind(tmp_path)
     desk = store.desk
     del store

@@ -46,6 +46,7 @@ def on_starting(server: Any) -> None:
     from contextlib import closing, suppress  # noqa: PLC0415
 
     from deniable.errors import DeniableError  # noqa: PLC0415
+    from deniable.registry.published import in_a_line  # noqa: PLC0415
     from deniable_aggregator.process import variables  # noqa: PLC0415
     from deniable_aggregator.process.logs import OF_PROCESS  # noqa: PLC0415
     from deniable_aggregator.store import outage  # noqa: PLC0415
@@ -82,7 +83,7 @@ def on_starting(server: Any) -> None:
             for line in sources.hand_on(settings).lines:
                 server.log.error(line, extra=OF_PROCESS)
         except (DeniableError, OSError) as error:
-            reason = sources.fault(error)
+            reason = in_a_line(error)
             server.log.error("the registries cannot be used, so those before stay in use: %s", reason, extra=OF_PROCESS)  # noqa: TRY400
         server.kill_workers(signal.SIGHUP)  # which sends it; it ends nothing
 

@@ -12,7 +12,7 @@ from deniable.declared import versions
 from deniable.errors import ConfigurationError, Fault, RegistryError
 from deniable.limits import admission
 from deniable.registry import comparison, published
-from deniable.registry.published import Faulty, identity, identity_on_disk
+from deniable.registry.published import Faulty, identity, identity_on_disk, in_a_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,16 +53,16 @@ class Files(NamedTuple):
     @property
     def off(self) -> dict[str, str]:
         """Why each other app is off, by its name; a file that does not name its app is left out."""
-        return {each.app: fault(each.error) for each in self.faulty if each.app and each.app not in self.apps}
+        return {each.app: in_a_line(each.error) for each in self.faulty if each.app and each.app not in self.apps}
 
     @property
     def lines(self) -> Iterator[str]:
         """A line for each file that cannot be used: what follows from it, and why."""
         for path, app, error in self.faulty:
             if app in self.apps:
-                yield f"the edited registry of {app} cannot be used, so the one before stays in use: {fault(error)}"
+                yield f"the edited registry of {app} cannot be used, so the one before stays in use: {in_a_line(error)}"
             else:
-                yield f"{app or path} is off, and devices keep its reports, until this is mended: {fault(error)}"
+                yield f"{app or path} is off, and devices keep its reports, until this is mended: {in_a_line(error)}"
 
 
 _inherited: dict[tuple[str, str], Files] = {}
@@ -90,15 +90,16 @@ def read(
         if error is None and path in former:
             error = _broken(former[path], registry)
         if error is not None:
-            bad[path] = Faulty(path, former[path].registry.app if path in former else app, error)
+            bad[path] = Faulty(path, app, error)
     apps: dict[str, Source] = {}
     for path in published.paths(settings.registry):
         if path not in bad:
             app, registry = named[path]
             apps[app] = Source.of(registry, envelopes.get(app), path)
         elif path in former:
-            bad[path] = bad[path]._replace(app=former[path].registry.app)
-            apps[bad[path].app] = former[path]
+            app = former[path].registry.app  # an edited file may name another
+            bad[path] = bad[path]._replace(app=app)
+            apps[app] = former[path]
     if not apps:
         raise _joined([each.error for each in bad.values()])
     return Files(apps, tuple(bad.values()))
@@ -127,11 +128,3 @@ def hand_on(settings: Settings) -> Files:
 def inherited(settings: Settings) -> Files | None:
     """Return what was handed on, or None."""
     return _inherited.get((settings.registry, settings.signed_registry))
-
-
-def fault(error: DeniableError | OSError) -> str:
-    """Write why files cannot be used in one line: the first fault, and how many more there are."""
-    if not isinstance(error, RegistryError):
-        return str(error)
-    more = f" ({len(error.faults) - 1} more)" if len(error.faults) > 1 else ""
-    return f"{error.faults[0]}{more}"

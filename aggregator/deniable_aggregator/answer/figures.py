@@ -147,8 +147,11 @@ def digits_of(rows: Sequence[tuple[float, tuple[float, float]]]) -> int:
     """
     reaches = [reach for _, (low, high) in rows if (reach := abs(high - low) / 2) > 0]
     digits = 1 - floor(log10(min(reaches))) if reaches else 2
-    are_integers = all(float(each).is_integer() for value, ends in rows for each in (value, *ends))
-    return min(digits, 0) if are_integers else digits
+    return min(digits, 0) if _are_whole(rows) else digits
+
+
+def _are_whole(rows: Sequence[tuple[float, tuple[float, float]]]) -> bool:
+    return all(float(each).is_integer() for value, ends in rows for each in (value, *ends))
 
 
 def number(
@@ -174,7 +177,7 @@ def number(
         digits = digits_of([(value, interval)])
         if value > 0 and min(interval) > 0:  # on a logarithmic scale the low end is far below half the length
             digits = max(digits, 1 - floor(log10(value)))
-        if all(float(end).is_integer() for end in (value, *interval)):
+        if _are_whole([(value, interval)]):
             digits = min(digits, 0)
     text = f"{abs(round(value, digits)):,.{min(max(digits, 0), _MOST_DIGITS)}f}"
     sign = MINUS if value < 0 and float(text.replace(",", "")) else ""

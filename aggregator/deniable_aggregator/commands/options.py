@@ -171,9 +171,8 @@ def declared_apps(paths: str) -> list[str]:
 
     loaded, faulty = published.tried(paths)
     for path, _, error in faulty:
-        fault, *others = str(error).splitlines()
-        more = f" ({len(others)} more)" if others else ""
-        print(f"{fault}{more}\nServers and workers leave the app off: `deniable registry lint {path}`", file=sys.stderr)
+        why = published.in_a_line(error)
+        print(f"{why}\nServers and workers leave the app off: `deniable registry lint {path}`", file=sys.stderr)
     return [*loaded, *(each.app for each in faulty if each.app)]
 
 

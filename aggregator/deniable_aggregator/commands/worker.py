@@ -120,11 +120,10 @@ def _loaded(joined: str) -> tuple[dict[str, Registry], dict[str, str]]:
         raise faulty[0].error
     off: dict[str, str] = {}
     for path, app, error in faulty:
-        first, *others = str(error).splitlines()
-        more = f" ({len(others)} more)" if others else ""
-        off |= {app: f"{first}{more}"} if app else {}
+        why = published.in_a_line(error)
+        off |= {app: why} if app else {}
         left = f"{app or path} is off: its reports are counted, and nothing of it is published or deleted"
-        log.error("%s, until this is mended and the worker starts again: %s%s", left, first, more, extra=logs.OF_PROCESS)
+        log.error("%s, until this is mended and the worker starts again: %s", left, why, extra=logs.OF_PROCESS)
     return loaded, off
 
 

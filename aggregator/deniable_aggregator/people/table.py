@@ -13,7 +13,7 @@ from deniable.messages.plural import few, plural
 from deniable.source import OS
 from deniable_aggregator.people.crowd import NOTHING, Crowd, Told
 from deniable_aggregator.people.plausible import members
-from deniable_aggregator.planning.population import in_lines
+from deniable_aggregator.planning.population import in_lines, reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -69,25 +69,20 @@ def _of_others(metric: Metric, unlisted: Sequence[tuple[int, str]]) -> Iterator[
 def _read(path: Path, registry: Registry) -> tuple[dict[str, Sequence[str]], Sequence[int]]:
     """Read the cells of each column, and the number of the line of each row."""
     rows, lines = list[list[str]](), list[int]()
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            header = next(reader, [])
-            _check(path, header, registry)
-            for row in reader:
-                if row and len(row) != len(header):
-                    raise _wrong(
-                        path,
-                        reader.line_num,
-                        f"the line has {plural(len(row), 'cell')}: write one for each of the {len(header)} columns",
-                    )
-                if row:
-                    rows.append(row)
-                    lines.append(reader.line_num)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ConfigurationError(f"{path} cannot be read as CSV in UTF-8: {error}") from None
+    with reading(path), path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, strict=True)
+        header = next(reader, [])
+        _check(path, header, registry)
+        for row in reader:
+            if row and len(row) != len(header):
+                raise _wrong(
+                    path,
+                    reader.line_num,
+                    f"the line has {plural(len(row), 'cell')}: write one for each of the {len(header)} columns",
+                )
+            if row:
+                rows.append(row)
+                lines.append(reader.line_num)
     if not rows:
         raise ConfigurationError(f"{path} has no line below its header: each line is a person")
     return dict(zip(header, zip(*rows, strict=True), strict=True)), lines

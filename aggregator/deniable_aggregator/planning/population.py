@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -31,24 +32,30 @@ def read_shares(path: Path, registry: Registry) -> dict[str, dict[str, float]]:
     """Read the shares of answers to metrics of a registry from a CSV file with the columns metric, value and share."""
     shares: dict[str, dict[str, float]] = {}
     faults: list[str] = []
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            if reader.fieldnames != _COLUMNS:
-                raise ConfigurationError(f"{path}, line 1: write the columns {','.join(_COLUMNS)}")
-            for line in reader:
-                try:
-                    _add(shares, registry, line)
-                except ConfigurationError as error:
-                    faults.append(f"{path}, line {reader.line_num}: {error}")
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ConfigurationError(f"{path} cannot be read as CSV in UTF-8: {error}") from None
+    with reading(path), path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if reader.fieldnames != _COLUMNS:
+            raise ConfigurationError(f"{path}, line 1: write the columns {','.join(_COLUMNS)}")
+        for line in reader:
+            try:
+                _add(shares, registry, line)
+            except ConfigurationError as error:
+                faults.append(f"{path}, line {reader.line_num}: {error}")
     faults = faults or [f"{path}: {fault}" for id_, stated in shares.items() for fault in _sums(registry.metrics[id_], stated)]
     if faults:
         raise ConfigurationError(in_lines(faults))
     return shares
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Say which file cannot be read as CSV, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ConfigurationError(f"{path} cannot be read as CSV in UTF-8: {error}") from None
 
 
 def in_lines(faults: Sequence[str]) -> str:

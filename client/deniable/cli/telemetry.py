@@ -203,16 +203,13 @@ class Telemetry:
 
     def _spent(self, registry: Registry | None) -> list[str]:
         """Say what was spent of this month's budget."""
-        from datetime import UTC, datetime
-
         from deniable.device.ledger import Ledger
         from deniable.device.state import State
         from deniable.limits.caps import budget_of
 
         if registry is None:
             return []
-        month = f"{datetime.now(UTC):%Y-%m}"
-        return [Ledger(State(state_root() / self.app), budget_of(registry)).spent(month).words(month)]
+        return [Ledger(State(state_root() / self.app), budget_of(registry)).this_month()]
 
     # As a command of the tool
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,8 +57,7 @@ def sent(parser: argparse.ArgumentParser) -> Run:
                 print("What a report says may be true or drawn at random.")
             print("\n".join(waiting.lines(directory, off=None, exit=None, records=False, developed=True)))
             if declared:
-                month = f"{datetime.now(UTC):%Y-%m}"
-                print(Ledger(State(directory), budget_of(declared)).spent(month).words(month))
+                print(Ledger(State(directory), budget_of(declared)).this_month())
         return 0
 
     return run

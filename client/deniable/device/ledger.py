@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from math import inf, isinf
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import StateError
 from deniable.frozen import NamedTuple, dataclass
 from deniable.limits.allowance import MICRO, micro
+from deniable.registry import period
 from deniable.source import mark_process, process_mark
 
 if TYPE_CHECKING:
@@ -53,15 +55,6 @@ class Spent:
     # lifetime, lifetime_left: for the lifetime; `lifetime_left` is infinite without a bound
     lifetime: float
     lifetime_left: float
-
-    def words(
-        self,
-        month: str,  # that of which it was read
-    ) -> str:
-        """Say what was spent in the month, with what a nat is."""
-        most = self.month + self.month_left
-        of = "" if isinf(most) else f" of {most:,.6g}"
-        return f"The answers of {month} have spent {self.month:,.6g}{of} nats, the unit of what answers give away."
 
 
 class _Lease:
@@ -312,6 +305,14 @@ class Ledger:
                 spent, left = _spent_in(db, month), self._month_left(db, month)
                 lifetime, lifetime_left = _fact(db, "lifetime"), self._lifetime_left(db)
         return Spent(spent / MICRO, left / MICRO, lifetime / MICRO, lifetime_left / MICRO)
+
+    def this_month(self) -> str:
+        """Say what was spent in this month, with what a nat is."""
+        month = period.of(datetime.now(UTC), "month")
+        spent = self.spent(month)
+        most = spent.month + spent.month_left
+        of = "" if isinf(most) else f" of {most:,.6g}"
+        return f"The answers of {month} have spent {spent.month:,.6g}{of} nats, the unit of what answers give away."
 
 
 def account(db: Connection, tag: str) -> tuple[str, int, int]:

@@ -90,6 +90,14 @@ class Faulty(NamedTuple):
     error: DeniableError
 
 
+def in_a_line(error: DeniableError | OSError) -> str:
+    """Write why files cannot be used: the first fault, and how many more there are."""
+    if not isinstance(error, RegistryError):
+        return str(error)
+    more = f" ({len(error.faults) - 1} more)" if len(error.faults) > 1 else ""
+    return f"{error.faults[0]}{more}"
+
+
 def tried(
     joined: str,  # as `load_all` takes them
     load: Callable[[str], dict[str, Registry]] = load_all,

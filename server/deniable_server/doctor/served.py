@@ -64,4 +64,4 @@ def _fault(faulty: published.Faulty) -> Finding:
     remedy = (
         f"correct what `deniable registry lint {faulty.path}` names, send SIGHUP to gunicorn's first process, restart the worker"
     )
-    return Finding("registry", "fault", sources.fault(faulty.error), _OFF, remedy, faulty.app)
+    return Finding("registry", "fault", published.in_a_line(faulty.error), _OFF, remedy, faulty.app)

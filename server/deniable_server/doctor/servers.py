@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Store
 
 _LOOK_SECONDS = 0.25
+_NOT_SERVED = "with a key of this app uploads and queries are answered 503 (app_not_served): devices keep their reports"
 
 
 def servers(
@@ -38,14 +39,12 @@ def servers(
         meaning = "no report is taken: devices keep theirs for later"
         return Finding("servers", "fault", f"no server takes uploads: {alive}", meaning, remedy, store.app)
     if any(each.is_server for each in registries.running(store)):
-        meaning = "with a key of this app uploads and queries are answered 503 (app_not_served): devices keep their reports"
         remedy = "mend what the finding registry says, then send SIGHUP to gunicorn's first process"
-        return Finding("servers", "fault", "servers run, and leave this app off", meaning, remedy, store.app)
+        return Finding("servers", "fault", "servers run, and leave this app off", _NOT_SERVED, remedy, store.app)
     if elsewhere := serving():
         seen = f"servers run, but serve {few(elsewhere)} only"
-        meaning = "with a key of this app uploads and queries are answered 503 (app_not_served): devices keep their reports"
         remedy = "restart them: they read the environment at their start, and SIGHUP has them read files only"
-        return Finding("servers", "fault", seen, meaning, remedy, store.app)
+        return Finding("servers", "fault", seen, _NOT_SERVED, remedy, store.app)
     served = store.backlog() or KeyStore(store).load()
     meaning = "no report is taken, and nobody sees results" + ("" if served else "; the app was not served yet")
     seen = "no server reports that it runs"

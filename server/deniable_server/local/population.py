@@ -9,7 +9,6 @@ import zipfile
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
 from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
@@ -178,9 +177,8 @@ def flights(*, year: bool = True) -> Population:
         coin = Random(2013)  # noqa: S311 - it draws arms, which are public
         departed: list[Flight] = []
         for carrier, destination, origin, delay, hour, in_air, month, day, plane in map(answers, table):
-            minutes = _minutes(delay)
-            late = minutes > _LATE_MINUTES
-            rows.append((carrier, destination, origin, late, hour, _minutes(in_air), minutes))
+            late = _minutes(delay) > _LATE_MINUTES
+            rows.append((carrier, destination, origin, late, hour, _minutes(in_air), _minutes(delay)))
             if year:
                 departed.append(Flight(dates[month, day], origin, carrier, coin.choice(ARMS), late))
             if (month, day) in _WEEK and delay not in _MISSING:
@@ -216,7 +214,6 @@ class _Dates(dict[tuple[str, str], date]):
 _MISSING = ("", "NA")
 
 
-@cache  # there are few different ones
 def _minutes(written: str) -> int:
     """Read a number of minutes; a flight that never left has none."""
     return 0 if written in _MISSING else int(float(written))

@@ -121,7 +121,7 @@ class _Files:
             return
         digests = {app: source.identity for app, source in self._registry.sources.items()}
         try:
-            running = {app: [each for each in running_in(store) if each.role != "serve"] for app, store in self._stores().items()}
+            running = {app: [each for each in running_in(Store(self._client, app)) if each.role != "serve"] for app in digests}
         except StoreError:
             return
         behind = sorted({each.process for app, every in running.items() for each in every if each.digest != digests[app]})
@@ -137,13 +137,9 @@ class _Files:
             return
         self._until = None
 
-    def _stores(self) -> dict[str, Store]:
-        return {app: Store(self._client, app) for app in self._registry.sources}
-
     def _digests(self) -> dict[Store, str]:
-        stores, on_disk = self._stores(), self._registry.on_disk
-        off = dict.fromkeys((Store(self._client, app) for app in self._registry.files.off), OFF)
-        return {store: on_disk[app] for app, store in stores.items()} | off
+        digests = self._registry.on_disk | dict.fromkeys(self._registry.files.off, OFF)
+        return {Store(self._client, app): digest for app, digest in digests.items()}
 
     def close(self) -> None:
         """Take back what was said of the files."""

@@ -97,7 +97,7 @@ class ServedRegistry:
         try:
             changes = self._take(content)
         except (DeniableError, OSError) as error:
-            reason = sources.fault(error)
+            reason = published.in_a_line(error)
             line = f"{self.names} was edited and cannot be used, so the one before stays in use: {reason}"
             return Look(line, changed=False, fault=reason)
         return Look(f"{self.names} was edited, and the processes read it: {changes}", changed=True)

@@ -8,9 +8,9 @@ from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from deniable.errors import DeniableError
+from deniable.registry.published import in_a_line
 from deniable_aggregator.store.uploads.registries import OFF, Signs
 from deniable_server.api.audit_trail import log_registries
-from deniable_server.sources import fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,9 +50,9 @@ def _renew(flask: Flask, known: Service, edits: SimpleQueue[None], signs: Signs)
         try:
             files = known.renew()
         except (DeniableError, OSError) as error:
-            faults = dict.fromkeys(known.apps, fault(error))
+            faults = dict.fromkeys(known.apps, in_a_line(error))
         else:
-            faults = {each.app: fault(each.error) for each in files.faulty}
+            faults = {each.app: in_a_line(each.error) for each in files.faulty}
             log_registries(flask)
         for app, reason in faults.items():
             log.debug("this process goes on without the files of %s: %s", app, reason)  # gunicorn's first one has said so

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.metadata
 import math
 import os
 import signal
@@ -11,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -43,12 +45,15 @@ settings.register_profile("first cases", derandomize=True, max_examples=10, **EX
 # Tests are rewritten for asserts once, and not in each run by each process, whatever the environment says: a tenth of the time.
 sys.dont_write_bytecode = False
 
+# No package is installed while tests run: to ask all of them again takes 15 ms, for each command and each app.
+importlib.metadata.entry_points = cache(importlib.metadata.entry_points)
+
 gc.disable()  # what is collected stays to the end: to look for garbage among it took a fifth of the time
 GARBAGE = 1 << 30  # bytes more in memory than after the last look, after which it is looked for all the same
 LEFT_OUT = pytest.StashKey[int]()
 CASES = pytest.StashKey[Counter[tuple[str, str | None, bool]]]()
-CAMPAIGN_CASES = 2
-"""Cases of a campaign that run for each change, unless `first_cases` says otherwise; at night all do."""
+CAMPAIGN_CASES = 1
+"""The cases of a campaign that run for each change, unless `first_cases` says otherwise; at night all do."""
 OTHER_STORES = {"both_stores": "wheel", "cluster_too": "cluster", "divided_too": "divided"}
 """By mark, the store that a test runs on, too."""
 CPU_SECONDS = 8.0
@@ -375,7 +380,6 @@ def start_store(tmp_path_factory) -> Iterator[Callable[[str], str]]:
     primaries.
     """
     from contextlib import ExitStack
-    from functools import cache
 
     from machines import Machines
     from redis import utils

@@ -12,9 +12,10 @@ from workers import running
 
 from deniable.commands.entry import main
 from deniable_aggregator.counting.counter import WorkerSettings
+from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.publish.timetable import Pass
-from deniable_aggregator.store import GROUP, Store, Upload
+from deniable_aggregator.store import GROUP, Store, Upload, errors
 from deniable_aggregator.store.uploads import health
 
 pytestmark = pytest.mark.both_stores
@@ -190,6 +191,17 @@ def test_status_tells(store, store_url, capsys, monkeypatch):
     assert lines[-1] == (
         "shop: the 1,200 reports were counted by 12:00 UTC, in periods that still take some; "
         "what was counted since then shows at 13:00 or soon after"
+    )
+    with Faults(store).alone(health.MEMORY):
+        raise errors.NoRoom
+    Pass(at=1_795_867_200, next=1_795_870_800, n=0).note(store)
+    assert main(options) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert (lines[1].split()[-2:], "0" in lines[1].split()[-1]) == (["memory", "-"], False)
+    assert "shop: 1 batch waits; counting is held up by memory: `deniable doctor` says what to do" in lines
+    assert lines[-1] == (
+        "shop: no number of counted reports yet: what was counted since 12:00 UTC shows at 13:00 UTC or soon after, "
+        "and results when a period has closed (no single report may show)"
     )
 
 

@@ -295,9 +295,9 @@ def test_a_store_that_takes_no_signs_of_life(examined, good):
 def test_what_held_counting_up_is_over_when_its_worker_is(examined, good):
     """A worker that was killed takes back nothing of what it noted."""
     shop = Store(good.redis, "shop")
-    with Faults(shop).alone(health.COUNTING):
+    with Faults(shop).alone(health.MEMORY):
         raise errors.NoRoom
-    assert examined(good)[1]["chores"]["seen"] == "counting fails (NoRoom)"
+    assert examined(good)[1]["chores"]["seen"] == "counting is held up by memory (NoRoom)"
     good.redis.delete(shop.partitions[0].workers)
     findings = examined(good)[1]
     assert (findings["chores"]["status"], findings["workers"]["status"]) == ("ok", "warning")
@@ -340,13 +340,13 @@ def test_batches_that_wait_long():
 
 def test_counting_that_is_held_up_is_called_that():
     """A store without room is no chore that fails: the finding `memory` says what to do, not the registry."""
-    state = Health(1, 0, 1.0, 0, 1, held_up={"counting": "NoRoom"})
-    finding = pipeline.chores("shop", {"counting": "NoRoom"}, state)
-    assert finding.seen == "counting fails (NoRoom)"
-    assert finding.meaning == "counting is held up: reports wait, and are refused when the backlog is full"
+    state = Health(1, 0, 1.0, 0, 1, held_up={"memory": "NoRoom"})
+    finding = pipeline.chores("shop", {"memory": "NoRoom"}, state)
+    assert finding.seen == "counting is held up by memory (NoRoom)"
+    assert finding.meaning == "reports wait, and are refused when the backlog is full"
     assert "do what the finding memory says" in finding.remedy
     assert "registry" not in finding.remedy
-    both = pipeline.chores("shop", {"counting": "NoRoom", "publisher of a@1": "ValueError"}, state)
+    both = pipeline.chores("shop", {"memory": "NoRoom", "publisher of a@1": "ValueError"}, state)
     assert both.meaning.endswith("; what else is named is not published, watched or deleted")
     assert "look at that metric" in both.remedy
 

@@ -333,19 +333,22 @@ def simulated_people(registry: Registry, store: Store) -> Finding:
 def chores(app: str, present: Mapping[str, str], state: Health) -> Finding:
     """Check for chores of workers that fail."""
     # What holds counting up is over when its worker is; of the archive another check says it.
-    over = {health.ARCHIVE, health.COUNTING} - ({health.COUNTING} & state.held_up.keys())
-    failing = [f"{name} fails ({error})" for name, error in present.items() if name not in over]
+    over = {health.ARCHIVE, health.MEMORY} - ({health.MEMORY} & state.held_up.keys())
+    failing = [
+        f"counting is held up by {name} ({error})" if name == health.MEMORY else f"{name} fails ({error})"
+        for name, error in present.items()
+        if name not in over
+    ]
     if not failing:
         return Finding("chores", "ok", "nothing fails of what workers do beside counting", app=app)
     seen = "; ".join(failing)
     meaning = "what is named is not published, watched or deleted; nothing else is held up"
     remedy = "the worker's log says when; look at that metric in the registry"
-    if health.COUNTING in state.held_up:
+    if health.MEMORY in state.held_up:
         others = "; what else is named is not published, watched or deleted" if len(failing) > 1 else ""
-        meaning = f"counting is held up: reports wait, and are refused when the backlog is full{others}"
-        remedy = "if the store has no room, do what the finding memory says; " + (
-            remedy if others else "the worker's log says more"
-        )
+        meaning = f"reports wait, and are refused when the backlog is full{others}"
+        room = "do what the finding memory says, and the worker goes on by itself"
+        remedy = f"{room}; of what else is named {remedy}" if others else room
     return Finding("chores", "fault", seen, meaning, remedy, app)
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 BEAT_SECONDS = 5.0
 LIFE_SECONDS = 60
 """Seconds without a beat for which a worker counts as alive."""
-ARCHIVE, COUNTING = "archive", "counting"
-HOLD_UP = (ARCHIVE, COUNTING)
+ARCHIVE, MEMORY = "archive", "memory"
+HOLD_UP = (ARCHIVE, MEMORY)
 """Faults that hold counting up: the archive cannot be written; the store has no room."""
 
 
@@ -39,7 +39,7 @@ class Health:
     dead: int  # batches put aside because they could not be counted
     workers: int  # workers that gave a sign of life within `LIFE_SECONDS`
     known: bool = True  # whether everything accepted before is counted, so that the lag is no less than the wait of any batch
-    # What holds counting up, in some worker: `ARCHIVE`, `COUNTING`, or both, each with the kind of error. Empty if no worker
+    # What holds counting up, in some worker: `ARCHIVE`, `MEMORY`, or both, each with the kind of error. Empty if no worker
     # lives: what a dead one noted may have passed.
     held_up: dict[str, str] = field(default_factory=dict)
 

@@ -226,6 +226,19 @@ def test_a_worker_without_a_store_is_told_how_one_is_named(capsys, monkeypatch):
     assert "no store is named: set DENIABLE_REDIS_URL, or give --redis-url; " in capsys.readouterr().err
 
 
+def test_a_worker_without_a_usable_registry_says_which_file_and_why(store_url, tmp_path, capsys, monkeypatch):
+    """That it could be given an app's name is no help: the file is wrong."""
+    monkeypatch.delenv("DENIABLE_APPS", raising=False)
+    gone, bad = tmp_path / "gone.toml", tmp_path / "bad.toml"
+    bad.write_text('format = 1\n[metrics.page]\ntype = "nope"\n', "utf-8")
+    for paths in ([gone], [bad], [gone, bad]):
+        for more in ([], ["--app", "shop"]):
+            assert main(["worker", "--redis-url", store_url, "--registry", ":".join(map(str, paths)), *more]) == 2
+            lines = capsys.readouterr().err.removeprefix("deniable worker: ").splitlines()
+            assert list(dict.fromkeys(line.partition(":")[0] for line in lines)) == list(map(str, paths))
+            assert gone not in paths or lines[0].endswith(": name another file, or have `deniable init` write one")
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -199,10 +199,7 @@ def test_status_tells(store, store_url, capsys, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     assert (lines[1].split()[-2:], "0" in lines[1].split()[-1]) == (["memory", "-"], False)
     assert "shop: 1 batch waits; counting is held up by memory: `deniable doctor` says what to do" in lines
-    assert lines[-1] == (
-        "shop: no number of counted reports yet: what was counted since 12:00 UTC shows at 13:00 UTC or soon after, "
-        "and results when a period has closed (no single report may show)"
-    )
+    assert lines[-1] == "shop: how many are counted shows at 13:00 UTC or soon after, and results when a period has closed"
 
 
 @pytest.mark.parametrize(

@@ -88,8 +88,7 @@ def _since(last: Pass) -> str:
     """Say of when the number of counted reports is: one of an hour ago looks like a loss."""
     at, then = (f"{datetime.fromtimestamp(moment, UTC):%H:%M}" for moment in (last.at, last.next))
     if last.to_come:
-        due = f"what was counted since {at} UTC shows at {then} UTC or soon after"
-        return f"no number of counted reports yet: {due}, and results when a period has closed (no single report may show)"
+        return f"how many are counted shows at {then} UTC or soon after, and results when a period has closed"
     later = f"; what was counted since then shows at {then} or soon after" if last.next > last.at else ""
     return f"the {plural(last.n, 'report')} were counted by {at} UTC, in periods that still take some{later}"
 

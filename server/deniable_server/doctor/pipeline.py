@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from deniable_server.settings import Settings
     from deniable_server.sources import Source
 
+_RESTORE = "https://deniable.github.io/deniable/how-to/operate/back-up/#restore-the-store"
 _SOON = 7  # days before the end of a signed registry that need attention
 _NAMED = 5  # in one finding
 _READ_SECONDS = 10.0  # in which processes of `deniable serve` start, and read an edited file
@@ -262,6 +263,8 @@ def keys(settings: Settings, store: Store) -> Finding:
     seen = ", ".join(f"{roles[role]} {role}" for role in ("ingest", "read", "admin"))
     make = f"`deniable keys create --app {app} --role"
     as_whom = "with the environment of the user 'operator' (deploy/private/operator.env), or with --redis-url"
+    if not roles.total():  # those of apps in use are not made again, but restored
+        as_whom += f"; if {app} had keys, the store has lost its data: restore the last copy instead ({_RESTORE})"
     if settings.serves != "query" and not roles["ingest"]:
         return Finding("keys", "fault", seen, "no device can send: each is answered 401", f"{make} ingest`, {as_whom}", app)
     if settings.serves != "ingest" and not roles["read"] + roles["admin"] and settings.dashboard == "key":

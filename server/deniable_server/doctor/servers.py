@@ -44,7 +44,7 @@ def servers(
 
 
 def _start(what: str) -> str:
-    return f"start {what}; if it runs already, or does not start, its log says why"
+    return f"start {what}; if it runs already (such as with a former password), or does not start, its log says why"
 
 
 def _none(store: Store, serving: Callable[[], Sequence[str]], silenced: Callable[[], str]) -> Finding:

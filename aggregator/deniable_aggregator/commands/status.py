@@ -52,8 +52,8 @@ def status(parser: argparse.ArgumentParser) -> Run:
             for row in rows:
                 print(json.dumps(row))
         else:
-            shown = [_shown(row, last) for row, last in zip(rows, passes.values(), strict=True)]
-            table = [list(_COLUMNS.values()), *([_text(row[name]) for name in _COLUMNS] for row in shown)]
+            cells_of = [_without_zero(row, last) for row, last in zip(rows, passes.values(), strict=True)]
+            table = [list(_COLUMNS.values()), *([_text(row[name]) for name in _COLUMNS] for row in cells_of)]
             widths = [max(map(len, column)) for column in zip(*table, strict=True)]
             for cells in table:
                 print("  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)))
@@ -93,7 +93,7 @@ def _since(last: Pass) -> str:
     return f"the {plural(last.n, 'report')} were counted by {at} UTC, in periods that still take some{later}"
 
 
-def _shown(row: dict[str, object], last: Pass | None) -> dict[str, object]:
+def _without_zero(row: dict[str, object], last: Pass | None) -> dict[str, object]:
     """Return a row as the table has it: a number that is 0 because none was made yet looks like a loss."""
     return row | {"counted": None} if last and last.to_come else row
 

@@ -386,15 +386,8 @@ def of(name: object) -> Type:
     if kind is None:
         from deniable.messages.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
 
-        raise ParameterError(f"type: write one of {', '.join(TYPES)}{did_you_mean(meant(name), TYPES)}", name)
+        raise ParameterError(f"type: write one of {', '.join(TYPES)}{did_you_mean(domain.type_meant(name, TYPES), TYPES)}", name)
     return kind
-
-
-def meant(name: object) -> str | None:
-    """Return the type that a name is, or that a mistyped one may have meant; None if there is none."""
-    from deniable.messages.lookalike import nearest  # noqa: PLC0415 - only a mistake needs it
-
-    return nearest(domain.SYNONYMS.get(name.lower(), name), TYPES) if isinstance(name, str) else None
 
 
 def having(member: str) -> list[str]:

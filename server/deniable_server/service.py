@@ -124,6 +124,16 @@ class Service:
                     refusing[app.store.place] = error
         return refusing
 
+    def heard(
+        self,
+        error: StoreError | None,  # why a sign of life was not taken; None if all were
+    ) -> None:
+        """Say that the store cannot be used, also while nobody asks this server for anything, and that it can be used again."""
+        if error:
+            self.outage.failed("", error)
+        elif self.outage.lasts:
+            self.refusals()
+
     def took_upload(self) -> None:
         """Note that the store took an upload, and so that it can be used."""
         if is_one(self.client):

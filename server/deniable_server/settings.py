@@ -220,12 +220,17 @@ class Settings:
         """Return the settings as environment variables for another process."""
         return {f"DENIABLE_{each.name.upper()}": str(getattr(self, each.name)) for each in fields(self)}
 
+    @property
+    def registry_paths(self) -> list[str]:
+        """The paths of the registries; ConfigurationError if there is none."""
+        paths = published.paths(self.registry)
+        if not paths:
+            raise ConfigurationError("DENIABLE_REGISTRY is not set: it names the metrics.toml to serve")
+        return paths
+
     def registries(self) -> dict[str, Registry]:
         """Load the registry of each app; a RegistryError has all errors of a file, and why a metric would be off in an app."""
-        loaded = admission.load_all(self.registry)
-        if not loaded:
-            raise ConfigurationError("DENIABLE_REGISTRY is not set: it names the metrics.toml to serve")
-        return loaded
+        return admission.load_all(os.pathsep.join(self.registry_paths))
 
     def envelopes(
         self,

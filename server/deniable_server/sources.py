@@ -6,10 +6,10 @@ faults stops none of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from deniable.declared import versions
-from deniable.errors import ConfigurationError, Fault, RegistryError
+from deniable.errors import Fault, RegistryError
 from deniable.limits import admission
 from deniable.registry import comparison, published
 from deniable.registry.published import Faulty, identity, identity_on_disk, in_a_line
@@ -69,40 +69,62 @@ _inherited: dict[tuple[str, str], Files] = {}
 """What gunicorn's first process read, by the settings that name the files."""
 
 
+class _Signed(NamedTuple):
+    """The signed registries."""
+
+    envelopes: dict[str, Envelope]  # by app
+    errors: dict[str, DeniableError]  # why others cannot be used, by app; under an empty name, one that any app may have meant
+
+    @classmethod
+    def read(cls, settings: Settings, loaded: Mapping[str, Registry], faulty: list[Faulty]) -> Self:
+        """Read them; an error of a file for an app that is not served may be of any app."""
+        envelopes, errors = settings.envelopes(loaded)
+        names = {*loaded, *(each.app for each in faulty)}
+        if "" not in names and (strangers := [error for app, error in errors.items() if app not in names]):
+            errors[""] = strangers[0]
+        return cls(envelopes, errors)
+
+    def error(self, app: str) -> DeniableError | None:
+        """Return why the signed registry of an app cannot be used."""
+        return self.errors.get(app) or (None if app in self.envelopes else self.errors.get(""))
+
+
 def read(
     settings: Settings,
     before: Mapping[str, Source] | None = None,  # what was read before; a change that breaks it is a fault
 ) -> Files:
     """Read the files; raise if no app can be served, or if two files are of one."""
-    before = before or {}
+    paths = settings.registry_paths
     loaded, faulty = published.tried(settings.registry, admission.load_all)
-    if not loaded and not faulty:
-        raise ConfigurationError("DENIABLE_REGISTRY is not set: it names the metrics.toml to serve")
-    envelopes, unsigned = settings.envelopes(loaded)
-    names = {*loaded, *(each.app for each in faulty)}
-    if strangers := [error for app, error in unsigned.items() if app not in names and "" not in names]:
-        unsigned[""] = strangers[0]
+    signed = _Signed.read(settings, loaded, faulty)
+    former = {source.path: source for source in (before or {}).values()}
     bad = {each.path: each for each in faulty}
-    named = dict(zip((path for path in published.paths(settings.registry) if path not in bad), loaded.items(), strict=True))
-    former = {source.path: source for source in before.values()}
-    for path, (app, registry) in named.items():
-        error = unsigned.get(app) or (unsigned.get("") if app not in envelopes else None)
-        if error is None and path in former:
-            error = _broken(former[path], registry)
-        if error is not None:
-            bad[path] = Faulty(path, app, error)
-    apps: dict[str, Source] = {}
-    for path in published.paths(settings.registry):
-        if path not in bad:
-            app, registry = named[path]
-            apps[app] = Source.of(registry, envelopes.get(app), path)
-        elif path in former:
-            app = former[path].registry.app  # an edited file may name another
-            bad[path] = bad[path]._replace(app=app)
-            apps[app] = former[path]
+    sources = _sources([path for path in paths if path not in bad], loaded, signed)
+    bad |= {path: Faulty(path, source.registry.app, error) for path, source, error in _refused(sources, signed, former)}
+    bad |= {path: bad[path]._replace(app=former[path].registry.app) for path in bad.keys() & former.keys()}
+    used = [former.get(path) if path in bad else sources[path] for path in paths]
+    apps = {source.registry.app: source for source in used if source}
     if not apps:
-        raise _joined([each.error for each in bad.values()])
+        raise published.joined(bad.values())
     return Files(apps, tuple(bad.values()))
+
+
+def _sources(paths: list[str], loaded: Mapping[str, Registry], signed: _Signed) -> dict[str, Source]:
+    """Return the source of each path that could be read."""
+    return {
+        path: Source.of(registry, signed.envelopes.get(app), path)
+        for path, (app, registry) in zip(paths, loaded.items(), strict=True)
+    }
+
+
+def _refused(
+    sources: Mapping[str, Source], signed: _Signed, former: Mapping[str, Source]
+) -> Iterator[tuple[str, Source, DeniableError]]:
+    """Yield what could be read and cannot be used: its signed registry has a fault, or it would break what is in use."""
+    for path, source in sources.items():
+        error = signed.error(source.registry.app) or (_broken(former[path], source.registry) if path in former else None)
+        if error:
+            yield path, source, error
 
 
 def _broken(before: Source, now: Registry) -> RegistryError | None:
@@ -110,11 +132,6 @@ def _broken(before: Source, now: Registry) -> RegistryError | None:
     breaking = [change for change in comparison.diff(before.registry, now) if change.breaking]
     faults = [Fault(now.file, change.metric, f"{change.what}, or write it as it was") for change in breaking]
     return RegistryError(faults) if faults else None
-
-
-def _joined(errors: list[DeniableError]) -> DeniableError:
-    """Return one error for several."""
-    return errors[0] if len(errors) == 1 else ConfigurationError("\n".join(map(str, errors)))
 
 
 def hand_on(settings: Settings) -> Files:

@@ -12,9 +12,10 @@ from workers import running
 
 from deniable.commands.entry import main
 from deniable_aggregator.counting.counter import WorkerSettings
+from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.publish.timetable import Pass
-from deniable_aggregator.store import GROUP, Store, Upload
+from deniable_aggregator.store import GROUP, Store, Upload, errors
 from deniable_aggregator.store.uploads import health
 
 pytestmark = pytest.mark.both_stores
@@ -191,6 +192,14 @@ def test_status_tells(store, store_url, capsys, monkeypatch):
         "shop: the 1,200 reports were counted by 12:00 UTC, in periods that still take some; "
         "what was counted since then shows at 13:00 or soon after"
     )
+    with Faults(store).alone(health.MEMORY):
+        raise errors.NoRoom
+    Pass(at=1_795_867_200, next=1_795_870_800, n=0).note(store)
+    assert main(options) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert (lines[1].split()[-2:], "0" in lines[1].split()[-1]) == (["memory", "-"], False)
+    assert "shop: 1 batch waits; counting is held up by memory: `deniable doctor` says what to do" in lines
+    assert lines[-1] == "shop: how many are counted shows at 13:00 UTC or soon after, and results when a period has closed"
 
 
 @pytest.mark.parametrize(
@@ -212,6 +221,19 @@ def test_a_worker_without_a_store_is_told_how_one_is_named(capsys, monkeypatch):
     monkeypatch.delenv("DENIABLE_REDIS_URL", raising=False)
     assert main(["worker", "--app", "shop"]) == 2
     assert "no store is named: set DENIABLE_REDIS_URL, or give --redis-url; " in capsys.readouterr().err
+
+
+def test_a_worker_without_a_usable_registry_says_which_file_and_why(store_url, tmp_path, capsys, monkeypatch):
+    """That it could be given an app's name is no help: the file is wrong."""
+    monkeypatch.delenv("DENIABLE_APPS", raising=False)
+    gone, bad = tmp_path / "gone.toml", tmp_path / "bad.toml"
+    bad.write_text('format = 1\n[metrics.page]\ntype = "nope"\n', "utf-8")
+    for paths in ([gone], [bad], [gone, bad]):
+        for more in ([], ["--app", "shop"]):
+            assert main(["worker", "--redis-url", store_url, "--registry", ":".join(map(str, paths)), *more]) == 2
+            lines = capsys.readouterr().err.removeprefix("deniable worker: ").splitlines()
+            assert list(dict.fromkeys(line.partition(":")[0] for line in lines)) == list(map(str, paths))
+            assert gone not in paths or lines[0].endswith(": name another file, or have `deniable init` write one")
 
 
 @pytest.mark.parametrize(

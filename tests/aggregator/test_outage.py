@@ -59,8 +59,8 @@ def test_a_wrong_password_is_told_once(store, monkeypatch, caplog):
     assert caplog.messages == [
         (
             "the store at redis://store.example:6379/0 cannot be used: it refuses the user or the password. To mend that: "
-            "DENIABLE_REDIS_URL, or --redis-url, names the user 'worker': correct it, or let the store read its users.acl again. "
-            "This worker goes on trying, and says so again in 10 minutes"
+            "DENIABLE_REDIS_URL, or --redis-url, names the user 'worker': correct it and start this process again, or let the "
+            "store read its users.acl again. This worker goes on trying, and says so again in 10 minutes"
         ),
         "the store can be used again",
     ]

@@ -10,8 +10,9 @@ from queue import SimpleQueue
 from unittest.mock import Mock
 
 import pytest
+import redis
 
-from deniable_aggregator.store import schema
+from deniable_aggregator.store import outage, schema
 from deniable_aggregator.store.uploads import registries
 from deniable_aggregator.store.uploads.registries import Loaded, Signs
 from deniable_server import sources
@@ -72,6 +73,26 @@ def test_a_server_says_which_kind_it_is(shop, serves, role):
         while not registries.running(shop.store):
             pass
         assert [each.role for each in registries.running(shop.store)] == [role]
+
+
+def test_a_server_that_nobody_asks_says_that_it_cannot_use_the_store(shop, monkeypatch, caplog):
+    """After new passwords its log says so before the first request; when the store can be used again, it lives again soon."""
+    monkeypatch.setattr(registries, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(outage, "_CALM_SECONDS", 0.0)
+    refused = redis.AuthenticationError("WRONGPASS")
+    with monkeypatch.context() as before:
+        before.setattr(registries, "say", Mock(side_effect=refused))
+        with renewal.renewing(Mock(extensions={"deniable": shop.service}), SimpleQueue()):
+            while not caplog.messages:
+                pass
+            assert "it refuses the user or the password. To mend that: " in caplog.messages[0]
+            assert "start this process again" in caplog.messages[0]
+            assert not registries.running(shop.store)
+            before.undo()
+            while len(caplog.messages) < 2:
+                pass
+            assert caplog.messages[1:] == ["the store can be used again"]
+            assert registries.running(shop.store)
 
 
 def test_a_file_that_was_edited_is_told(shop):

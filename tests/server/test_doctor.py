@@ -256,10 +256,53 @@ def test_no_server_is_a_fault_once_an_app_is_served(examined, good):
     good.redis.delete(shop.registries)
     status, findings = examined(good)
     assert (status, wrong(findings)) == (1, {"servers": "fault"})
-    assert (findings["servers"]["seen"], "gunicorn" in findings["servers"]["remedy"]) == ("no server reports that it runs", True)
+    assert findings["servers"]["seen"] == "no server reports that it runs"
+    assert "gunicorn, or `deniable serve`; if it runs already (such as with a former password)" in findings["servers"]["remedy"]
     for key in KeyStore(shop).all():
         KeyStore(shop).revoke(key.id)
     assert examined(good)[1]["servers"]["status"] == "warning"
+
+
+def test_a_full_store_takes_signs_of_life(examined, good):
+    """Whether servers and workers live is known while the store refuses all else."""
+    shop = Store(good.redis, "shop")
+    good.redis.delete(shop.registries, shop.partitions[0].workers)
+    good.redis.config_set("maxmemory", 1)
+    with pytest.raises(errors.StoreFull):
+        good.redis.set("more", "")
+    registries.say(shop, registries.Loaded("server", "f" * 64, "web-1:7"))
+    beat(good)
+    findings = examined(good)[1]
+    assert (findings["writes"]["status"], findings["servers"]["status"], findings["workers"]["status"]) == ("fault", "ok", "ok")
+
+
+def test_a_store_that_takes_no_signs_of_life(examined, good):
+    """Nobody is called absent who only cannot say that it lives; what to do is said once."""
+    shop = Store(good.redis, "shop")
+    good.redis.delete(shop.registries, shop.partitions[0].workers)
+    good.redis.config_set("min-replicas-to-write", 1)
+    try:
+        findings = examined(good)[1]
+    finally:
+        good.redis.config_set("min-replicas-to-write", 0)
+    assert findings["writes"]["status"] == "fault"
+    for check, who in (("servers", "server can say that it runs"), ("workers", "worker can say that it lives")):
+        assert findings[check]["status"] == "skipped"
+        assert findings[check]["seen"] == f"no {who}: the store takes no sign of life (too few of its replicas keep up)"
+        assert "finding writes" in findings[check]["remedy"]
+    assert {examined(good)[1][check]["status"] for check in ("servers", "workers")} == {"fault", "warning"}
+
+
+def test_what_held_counting_up_is_over_when_its_worker_is(examined, good):
+    """A worker that was killed takes back nothing of what it noted."""
+    shop = Store(good.redis, "shop")
+    with Faults(shop).alone(health.MEMORY):
+        raise errors.NoRoom
+    assert examined(good)[1]["chores"]["seen"] == "counting is held up by memory (NoRoom)"
+    good.redis.delete(shop.partitions[0].workers)
+    findings = examined(good)[1]
+    assert (findings["chores"]["status"], findings["workers"]["status"]) == ("ok", "warning")
+    assert not health.read(shop).held_up
 
 
 @pytest.mark.parametrize(
@@ -298,12 +341,13 @@ def test_batches_that_wait_long():
 
 def test_counting_that_is_held_up_is_called_that():
     """A store without room is no chore that fails: the finding `memory` says what to do, not the registry."""
-    finding = pipeline.chores("shop", {"counting": "NoRoom"})
-    assert finding.seen == "counting fails (NoRoom)"
-    assert finding.meaning == "counting is held up: reports wait, and are refused when the backlog is full"
+    state = Health(1, 0, 1.0, 0, 1, held_up={"memory": "NoRoom"})
+    finding = pipeline.chores("shop", {"memory": "NoRoom"}, state)
+    assert finding.seen == "counting is held up by memory (NoRoom)"
+    assert finding.meaning == "reports wait, and are refused when the backlog is full"
     assert "do what the finding memory says" in finding.remedy
     assert "registry" not in finding.remedy
-    both = pipeline.chores("shop", {"counting": "NoRoom", "publisher of a@1": "ValueError"})
+    both = pipeline.chores("shop", {"memory": "NoRoom", "publisher of a@1": "ValueError"}, state)
     assert both.meaning.endswith("; what else is named is not published, watched or deleted")
     assert "look at that metric" in both.remedy
 
@@ -322,6 +366,9 @@ def test_nobody_can_send_or_read(examined, good):
     assert (status, wrong(findings)) == (1, {"keys": "fault"})
     assert "keys create --app shop --role ingest" in findings["keys"]["remedy"]
     assert "operator.env" in findings["keys"]["remedy"]
+    assert (
+        "; if shop had keys, the store has lost its data: restore the last copy instead (https://" in findings["keys"]["remedy"]
+    )
     assert examined(good, ingest_keys="blog:pk_11111111")[1]["keys"]["status"] == "fault"
 
 

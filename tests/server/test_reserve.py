@@ -126,15 +126,15 @@ def test_sums_that_fill_the_store(shop, upload, capsys, monkeypatch):
     thread.start()
     try:
         deadline = time.monotonic() + 300
-        while faults.present(shop.store) != {"counting": "NoRoom"}:
+        while faults.present(shop.store) != {"memory": "NoRoom"}:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert shop.store.backlog() == 3
         assert health.read(shop.store).workers == 1
         findings = doctor(capsys, monkeypatch)
         assert (findings["memory"]["status"], findings["chores"]["status"]) == ("fault", "fault")
-        assert "counting" in findings["chores"]["seen"]
-        assert findings["chores"]["meaning"].startswith("counting is held up")
+        assert "held up by memory" in findings["chores"]["seen"]
+        assert findings["chores"]["meaning"].startswith("reports wait")
         assert "the finding memory" in findings["chores"]["remedy"]
         assert main(["keys", "create", "--app", "shop", "--role", "ingest"]) == 0
         assert main(["keys", "revoke", "--yes", "--app", "shop", capsys.readouterr().err.split()[1].rstrip(",")]) == 0

@@ -156,9 +156,14 @@ def _apps(variables: Mapping[str, str]) -> list[str]:
     """Return the apps that the variables name, or else those of the registries."""
     if listed := _listed(variables):
         return listed
-    if not variables.get(_REGISTRY):
+    if not (paths := variables.get(_REGISTRY)):
         return []
-    return declared_apps(variables[_REGISTRY])
+    from deniable.registry import published
+
+    loaded, faulty = published.tried(paths)
+    if not loaded and not any(each.app for each in faulty):
+        raise published.joined(faulty)
+    return declared_apps(paths)
 
 
 def _listed(variables: Mapping[str, str]) -> list[str]:

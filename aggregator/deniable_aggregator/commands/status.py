@@ -52,7 +52,8 @@ def status(parser: argparse.ArgumentParser) -> Run:
             for row in rows:
                 print(json.dumps(row))
         else:
-            table = [list(_COLUMNS.values()), *([_text(row[name]) for name in _COLUMNS] for row in rows)]
+            cells_of = [_without_zero(row, last) for row, last in zip(rows, passes.values(), strict=True)]
+            table = [list(_COLUMNS.values()), *([_text(row[name]) for name in _COLUMNS] for row in cells_of)]
             widths = [max(map(len, column)) for column in zip(*table, strict=True)]
             for cells in table:
                 print("  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)))
@@ -77,7 +78,7 @@ def _verdict(state: Health) -> str:
         )
     if state.held_up:
         return (
-            f"{waiting or 'nothing waits'}, and {', '.join(state.held_up)} holds up counting: `deniable doctor` says what to do"
+            f"{waiting or 'nothing waits'}; counting is held up by {', '.join(state.held_up)}: `deniable doctor` says what to do"
         )
     dead = f"; of {plural(state.dead, 'dead letter')} `deniable dead-letters list` says why" if state.dead else ""
     return f"{f'{waiting} for a worker that runs' if waiting else 'all that came is counted'}{dead}"
@@ -86,8 +87,15 @@ def _verdict(state: Health) -> str:
 def _since(last: Pass) -> str:
     """Say of when the number of counted reports is: one of an hour ago looks like a loss."""
     at, then = (f"{datetime.fromtimestamp(moment, UTC):%H:%M}" for moment in (last.at, last.next))
+    if last.to_come:
+        return f"how many are counted shows at {then} UTC or soon after, and results when a period has closed"
     later = f"; what was counted since then shows at {then} or soon after" if last.next > last.at else ""
     return f"the {plural(last.n, 'report')} were counted by {at} UTC, in periods that still take some{later}"
+
+
+def _without_zero(row: dict[str, object], last: Pass | None) -> dict[str, object]:
+    """Return a row as the table has it: a number that is 0 because none was made yet looks like a loss."""
+    return row | {"counted": None} if last and last.to_come else row
 
 
 def _counted(last: Pass | None) -> dict[str, object]:

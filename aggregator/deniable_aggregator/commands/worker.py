@@ -17,7 +17,7 @@ from deniable_aggregator.process import logs, variables
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from types import FrameType
 
     from deniable.commands.parser import Run
@@ -84,7 +84,7 @@ def worker(parser: argparse.ArgumentParser) -> Run:
         events, outage = _events(stores, arguments.metrics_bind), Outage(arguments.redis_url)
         archive = options.archive(arguments)
         loaded, off = _loaded(arguments.registry or "")
-        chores = list(_chores({store: Faults(store, events, outage) for store in stores}, loaded, archive))
+        chores = list(_chores({store: Faults(store, events, outage) for store in stores}, loaded, archive, off))
         known = {store: published.identity(loaded[store.app]) for store in stores if store.app in loaded}
         signs = Signs("worker", known | {store: OFF for store in stores if store.app in off}, off)
         counter = Worker(stores, _settings(arguments), chores=chores, archive=archive, events=events, outage=outage)
@@ -117,7 +117,7 @@ def _loaded(joined: str) -> tuple[dict[str, Registry], dict[str, str]]:
 
     loaded, faulty = published.tried(joined, admission.load_all)
     if faulty and not loaded:
-        raise faulty[0].error
+        raise published.joined(faulty)
     off: dict[str, str] = {}
     for path, app, error in faulty:
         why = published.in_a_line(error)
@@ -148,7 +148,12 @@ def _is_in_front() -> bool:
         return False
 
 
-def _chores(faults_of: Mapping[Store, Faults], loaded: Mapping[str, Registry], archive: Folder | None) -> Iterator[Chore]:
+def _chores(
+    faults_of: Mapping[Store, Faults],
+    loaded: Mapping[str, Registry],
+    archive: Folder | None,
+    off: Collection[str] = (),  # apps whose registry cannot be used
+) -> Iterator[Chore]:
     """Yield the chores of the store, of each app, and of each app whose registry is known."""
     from deniable_aggregator.counting.chores import Chore
     from deniable_aggregator.store.uploads import compaction, deliveries
@@ -159,10 +164,14 @@ def _chores(faults_of: Mapping[Store, Faults], loaded: Mapping[str, Registry], a
         yield Chore("departures", deliveries.FORGET_SECONDS, partial(deliveries.forget_dead, store), faults)
         if store.app in loaded:
             yield from _Published(store, loaded[store.app], faults, archive).chores()
-        else:
-            log.warning("this worker publishes nothing of %s: it has read no registry of it", store.app)
-            if archive:
-                log.warning("for the same reason it neither mixes nor deletes files of %s's archive", store.app)
+        elif store.app not in off:
+            log.warning(
+                "this worker only counts reports of %s: no file of DENIABLE_REGISTRY or --registry declares it, so nothing of it "
+                "is published%s deleted. Name its metrics.toml there, and start the worker again",
+                store.app,
+                ", mixed or" if archive else " or",
+                extra=logs.OF_PROCESS,
+            )
 
 
 class _Published:

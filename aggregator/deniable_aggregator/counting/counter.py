@@ -116,7 +116,7 @@ class Counter:
                 read = True
                 self._settle(self._partitions[stream], entries, stop)
             self._beat()
-            self._tell(health.COUNTING)
+            self._tell(health.MEMORY)
         except StoreError as error:
             # Nothing is lost: entries in hand are claimed again later. An emptied store has no groups, so they are joined again.
             self._events.failed()
@@ -124,7 +124,7 @@ class Counter:
             self._again = isinstance(error, AWAY) or (self._again and transient(error))
             if isinstance(error, NoRoom):
                 with suppress(StoreError):
-                    self._tell(health.COUNTING, error)
+                    self._tell(health.MEMORY, error)
                     self._beat()
             else:
                 self._outage.failed(self._place, error)

@@ -17,6 +17,11 @@ class Pass(NamedTuple):
     next: int  # Unix time from which the next one is due
     n: int  # reports of the sums
 
+    @property
+    def to_come(self) -> bool:
+        """Whether nothing was counted yet when it was made, and another one comes."""
+        return not self.n and self.next > self.at
+
     @classmethod
     def last(cls, store: Store) -> Pass | None:
         """Return the last one of an app; None if there was none."""

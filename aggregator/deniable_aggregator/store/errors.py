@@ -167,7 +167,10 @@ def remedy(
     remedies = {
         "away": away,
         "loading": WAIT_FOR_FILE,
-        "login": f"DENIABLE_REDIS_URL, or --redis-url, names {user(url)}: correct it, or let the store read its users.acl again",
+        "login": (
+            f"DENIABLE_REDIS_URL, or --redis-url, names {user(url)}: correct it and start this process again, or let the "
+            "store read its users.acl again"
+        ),
         "certificate": certificates.get(
             _rejected(error), "renew it, or name its issuer in DENIABLE_REDIS_URL by ?ssl_ca_certs=FILE"
         ),

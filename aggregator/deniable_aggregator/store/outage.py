@@ -63,6 +63,11 @@ class Outage:
         self._own: dict[str, _Line] = {}
         self._failing: set[Hashable] = set()  # servers that this process could not use
 
+    @property
+    def lasts(self) -> bool:
+        """Whether this process has said that a server cannot be used, and not yet that it can be used again."""
+        return bool(self._failing)
+
     def failed(
         self,
         place: Hashable,  # of the server, as of a `Store` or a `Partition`

@@ -14,6 +14,8 @@ from deniable import registry
 from deniable.errors import Fault
 from deniable.frozen import NamedTuple
 from deniable.registry import rules
+from deniable.registry.answers.domain import type_meant
+from deniable.registry.answers.types import TYPES
 from deniable.registry.keys import meant
 from deniable.registry.syntax import readable
 
@@ -132,7 +134,7 @@ def _key(rule: str) -> str:
 def _leave_out(metrics: dict[str, Any], metric: str, key: str, left_out: dict[str, set[str]], *, remove: bool) -> bool:
     """Leave out what a fault of a metric is about, or stand in for it; return whether any metric is left."""
     table, gone = metrics.get(metric), left_out.setdefault(metric, set())
-    kind = rules.meant_type(table.get("type")) if isinstance(table, dict) else None
+    kind = type_meant(table.get("type"), TYPES) if isinstance(table, dict) else None
     if not isinstance(table, dict) or kind is None or (key not in registry.KEYS and key not in table):
         return _leave_out_metric(metrics, metric, left_out)
     if key == "type":

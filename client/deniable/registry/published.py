@@ -29,7 +29,7 @@ from deniable.registry.places import placed
 from deniable.registry.tables import covered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from deniable.registry import Metric, Registry
 
@@ -115,6 +115,14 @@ def tried(
             raise _second(second)
         loaded |= read
     return loaded, faulty
+
+
+def joined(
+    faulty: Iterable[Faulty],  # at least one
+) -> DeniableError:
+    """Return one error for several files, with all of their faults."""
+    errors = [each.error for each in faulty]
+    return errors[0] if len(errors) == 1 else ConfigurationError("\n".join(map(str, errors)))
 
 
 def _app_named(path: str) -> str:

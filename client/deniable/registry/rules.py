@@ -12,8 +12,7 @@ from deniable.exact.epsilon import exact
 from deniable.frozen import fields
 from deniable.messages.percent import meant_percent
 from deniable.registry import hierarchy, period
-from deniable.registry.answers import types
-from deniable.registry.answers.domain import SYNONYMS
+from deniable.registry.answers import domain, types
 from deniable.registry.hierarchy import WORD
 from deniable.registry.keys import listed, meant
 from deniable.registry.relay import Relay, Shuffled
@@ -218,7 +217,7 @@ def _domain_faults(table: dict[str, Any]) -> Iterator[Broken]:
         kind = types.of(table.get("type"))
     except ParameterError as error:
         yield error.rule, error.value
-        near = meant_type(table.get("type"))
+        near = domain.type_meant(table.get("type"), types.TYPES)
         if near is None:
             return
         kind = types.of(near)
@@ -239,11 +238,6 @@ def _domain_faults(table: dict[str, Any]) -> Iterator[Broken]:
             "other: write one of the values, or add it to values; it is reported for every answer that is not listed",
             table["other"],
         )
-
-
-def meant_type(name: object) -> str | None:
-    """Return the type that a name is, or that a mistyped one may have meant; None if there is none."""
-    return meant(SYNONYMS.get(name.lower(), name), types.TYPES) if isinstance(name, str) else None
 
 
 def _privacy_faults(table: dict[str, Any]) -> Iterator[Broken]:
@@ -388,7 +382,7 @@ def _public_faults(table: dict[str, Any]) -> Iterator[Broken]:
     public = table.get("public", False)
     if not isinstance(public, bool):
         yield "public: write true or false, without quotes", public
-    elif public and types.of(meant_type(table.get("type")) or "boolean").open:
+    elif public and types.of(domain.type_meant(table.get("type"), types.TYPES) or "boolean").open:
         yield "public: remove it, or list the answers; what a search finds may be a name", public
 
 

@@ -76,18 +76,28 @@ def identify(
     """
     here.role = role
     text = bearer(here, f"the app's {role} key")
-    roles = ROLES if role == "admin" else (role,)
-    key = known.ring.find(text, *roles)
+    key = known.ring.find(text, *_accepted(role))
     if key is None:
         known.limits.stranger(here)  # stops guessing of keys before the store is asked for new ones
-        key = known.ring.find(text, *roles, anew=True)
+        key = find_anew(known, text, role)
+    note(here, key)
+    known.ring.note(key)
+    return key
+
+
+def find_anew(known: Service, text: str, role: str) -> Key:
+    """Ask the store for a key; refuse one of an app that is not served with 503, and an unknown one with 401."""
+    roles = _accepted(role)
+    key = known.ring.find(text, *roles, anew=True)
     if key is None and (app := known.ring.unserved(text, *roles)):
         raise not_served(known, app)
     if key is None:
         raise Problem(401, "unknown_key", why_unknown(text, role))
-    note(here, key)
-    known.ring.note(key)
     return key
+
+
+def _accepted(role: str) -> tuple[str, ...]:
+    return tuple(ROLES) if role == "admin" else (role,)
 
 
 def not_served(known: Service, app: str) -> Problem:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +34,6 @@ def _run(arguments: argparse.Namespace) -> int:
         named = "" if arguments.data == running.FOLDER else f" --data {shlex.quote(str(arguments.data))}"
         remedy = f"to look at it: deniable status{named}; to stop it: Ctrl-C where it was started, or kill {served.process}"
         raise ConfigurationError(f"{arguments.data} is served already, at {served.url}/; {remedy}")
-    print("Starting a store, a server and a worker. This takes some seconds ...", file=sys.stderr, flush=True)
     from deniable_server.local.serve import run
 
     return run(arguments)

@@ -21,7 +21,8 @@ from deniable_server.access.keys import KeyStore
 from deniable_server.agreement import SHOWN, Agreement, has_loaded
 from deniable_server.doctor import relays
 from deniable_server.doctor.definitions import definitions, expired
-from deniable_server.doctor.servers import servers
+from deniable_server.doctor.servers import NOT_KNOWN, servers
+from deniable_server.doctor.store import silence
 from deniable_server.settings import Keys
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from deniable_server.settings import Settings
     from deniable_server.sources import Source
 
+_RESTORE = "https://deniable.github.io/deniable/how-to/operate/back-up/#restore-the-store"
 _SOON = 7  # days before the end of a signed registry that need attention
 _NAMED = 5  # in one finding
 _READ_SECONDS = 10.0  # in which processes of `deniable serve` start, and read an edited file
@@ -55,16 +57,16 @@ def checks(
     deadline: Callable[[], float],  # returns until when servers are waited for that may just start
 ) -> dict[str, Callable[[], Finding]]:
     """Return the checks of an app, by name. Some need its registry."""
-    store = Store(client, app)
+    store, silenced = Store(client, app), cache(partial(silence, client, app))
     named: dict[str, Callable[[], Finding]] = {
         "store server": lambda: store_server(store),
-        "servers": lambda: servers(store, serving, deadline),
-        "workers": lambda: workers(app, revived(store)),
+        "servers": lambda: servers(store, serving, deadline, silenced),
+        "workers": lambda: workers(app, revived(store), silenced),
         "backlog": lambda: backlog(app, health.read(store), settings.max_backlog),
         "lag": lambda: lag(app, health.read(store)),
         "dead letters": lambda: dead(app, health.read(store)),
         "keys": lambda: keys(settings, store),
-        "chores": lambda: chores(app, faults.present(store)),
+        "chores": lambda: chores(app, faults.present(store), health.read(store)),
         "archive": lambda: archive(store, health.read(store).held_up.get(health.ARCHIVE)),
     }
     if source is not None:
@@ -204,10 +206,12 @@ def _definition(of: Refused) -> Definition | None:
     return (of.metric, int(version), tag) if tag else None
 
 
-def workers(app: str, state: Health) -> Finding:
+def workers(app: str, state: Health, silenced: Callable[[], str] = str) -> Finding:
     """Check that a worker lives."""
     if state.workers:
         return Finding("workers", "ok", f"{state.workers} alive", app=app)
+    if why := silenced():
+        return Finding("workers", "skipped", f"no worker can say that it lives: {why}", *NOT_KNOWN, app)
     meaning = "nothing is counted" + ("" if state.backlog else "; nothing waits at the moment")
     remedy = (
         "start `deniable worker`, which counts all apps of DENIABLE_REGISTRY, with the environment of the user 'worker' "
@@ -259,6 +263,8 @@ def keys(settings: Settings, store: Store) -> Finding:
     seen = ", ".join(f"{roles[role]} {role}" for role in ("ingest", "read", "admin"))
     make = f"`deniable keys create --app {app} --role"
     as_whom = "with the environment of the user 'operator' (deploy/private/operator.env), or with --redis-url"
+    if not roles.total():  # those of apps in use are not made again, but restored
+        as_whom += f"; if {app} had keys, the store has lost its data: restore the last copy instead ({_RESTORE})"
     if settings.serves != "query" and not roles["ingest"]:
         return Finding("keys", "fault", seen, "no device can send: each is answered 401", f"{make} ingest`, {as_whom}", app)
     if settings.serves != "ingest" and not roles["read"] + roles["admin"] and settings.dashboard == "key":
@@ -327,22 +333,25 @@ def simulated_people(registry: Registry, store: Store) -> Finding:
     return Finding(name, "fault", f"sent for {days}", "results mix them with real people", remedy, store.app)
 
 
-def chores(app: str, present: Mapping[str, str]) -> Finding:
+def chores(app: str, present: Mapping[str, str], state: Health) -> Finding:
     """Check for chores of workers that fail."""
+    # What holds counting up is over when its worker is; of the archive another check says it.
+    over = {health.ARCHIVE, health.MEMORY} - ({health.MEMORY} & state.held_up.keys())
     failing = [
-        f"{name} fails ({error})" for name, error in present.items() if name != health.ARCHIVE
-    ]  # the check `archive` has it
+        f"counting is held up by {name} ({error})" if name == health.MEMORY else f"{name} fails ({error})"
+        for name, error in present.items()
+        if name not in over
+    ]
     if not failing:
         return Finding("chores", "ok", "nothing fails of what workers do beside counting", app=app)
     seen = "; ".join(failing)
     meaning = "what is named is not published, watched or deleted; nothing else is held up"
     remedy = "the worker's log says when; look at that metric in the registry"
-    if health.COUNTING in present:
+    if health.MEMORY in state.held_up:
         others = "; what else is named is not published, watched or deleted" if len(failing) > 1 else ""
-        meaning = f"counting is held up: reports wait, and are refused when the backlog is full{others}"
-        remedy = "if the store has no room, do what the finding memory says; " + (
-            remedy if others else "the worker's log says more"
-        )
+        meaning = f"reports wait, and are refused when the backlog is full{others}"
+        room = "do what the finding memory says, and the worker goes on by itself"
+        remedy = f"{room}; of what else is named {remedy}" if others else room
     return Finding("chores", "fault", seen, meaning, remedy, app)
 
 

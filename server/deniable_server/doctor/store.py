@@ -151,6 +151,13 @@ def writes(client: Client, apps: Sequence[str]) -> Finding:
     return Finding("writes", "ok", "the store takes them")
 
 
+def silence(client: Client, app: str) -> str:
+    """Say why processes cannot say that they live, although the store answers; empty if they can. A full store lets them."""
+    refused = about.refusals(client, [app]).values()
+    whys = [cause(each) for each in refused if not isinstance(each, CommandForbidden) and reason(each) != "full"]
+    return f"the store takes no sign of life ({whys[0]})" if whys else ""
+
+
 def eviction(seen: dict[str, str]) -> Finding:
     """Check what the store does when it is full."""
     wrong = durability.evicts(seen)

@@ -49,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         redis_url=arguments.redis_url or settings.redis_url,
     )
     served = ServedRegistry(settings)
+    print("Starting a store, a server and a worker. This takes some seconds ...", file=sys.stderr, flush=True)
     registries = served.registries
     apps = [*registries, *served.files.off]
     # Without keys in the environment nobody could send or read, so keys are drawn once and printed.

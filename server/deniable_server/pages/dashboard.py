@@ -33,10 +33,9 @@ from deniable_aggregator.answer.readings.numbers_differing import alone
 from deniable_aggregator.answer.refusal import Incomparable, Refusal
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish import release
-from deniable_server.access.roles import why_unknown
 from deniable_server.api.answers import live
 from deniable_server.api.answers.parameters import find_metric, level_asked, only_parameters, published_of
-from deniable_server.api.auth import not_served
+from deniable_server.api.auth import find_anew
 from deniable_server.http.problem import Problem, refused
 from deniable_server.http.visit import visit
 from deniable_server.pages import (
@@ -350,12 +349,10 @@ def enter() -> BaseResponse:
         response = page("login.html", problem.status, error="Too many attempts came from your address. Please wait a while.")
         response.headers["Retry-After"] = str(problem.retry_after)
         return response
-    text = request.form.get("key", "").strip()
-    key = service().ring.find(text, "read", anew=True)
-    if key is None and (app := service().ring.unserved(text, "read")):
-        return page("login.html", 503, error=sentence(not_served(service(), app).detail))
-    if key is None:
-        return page("login.html", 401, error=f"{why_unknown(text, 'read').capitalize()}.")
+    try:
+        key = find_anew(service(), request.form.get("key", "").strip(), "read")
+    except Problem as problem:
+        return page("login.html", problem.status, error=sentence(problem.detail))
     return redirect(visitor.sign_in(key), 303)
 
 

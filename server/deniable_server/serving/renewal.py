@@ -35,7 +35,7 @@ def renewing(
 ) -> Iterator[None]:
     """Read the registries anew after each edit, in a thread of its own. One with a fault stays as it was."""
     known: Service = flask.extensions["deniable"]
-    signs = Signs(_ROLES[known.settings.serves], *_loaded(known))
+    signs = Signs(_ROLES[known.settings.serves], *_loaded(known), heard=known.heard)
     signs.start()
     Thread(target=_renew, args=(flask, known, edits, signs), name="registries", daemon=True).start()
     try:

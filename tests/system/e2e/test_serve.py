@@ -260,6 +260,13 @@ def listener():
         yield taken
 
 
+def test_a_file_that_cannot_be_served_is_said_before_a_start_is_announced(tmp_path):
+    """Nothing was started."""
+    done = serve("--registry", "none.toml", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"deniable serve: {tmp_path / 'none.toml'}: the registry is missing: ")
+
+
 def test_a_port_in_use_is_said_before_anything_is_started(listener, tmp_path):
     """A taken port ends the command with one line and a remedy, and no DSN is printed that leads elsewhere."""
     bind = f"127.0.0.1:{listener.getsockname()[1]}"

@@ -110,7 +110,7 @@ def _counted(app: AppMetrics) -> Condition:
         return Condition("counted", "unknown", "This server's user may not look.", "")
     doctor = "Run `deniable doctor` at the server: it says what to do."
     if state.held_up:
-        return Condition("counted", "fails", f"Counting is held up ({figures.listed(sorted(state.held_up))}).", doctor)
+        return Condition("counted", "fails", f"Counting is held up by {figures.listed(sorted(state.held_up))}.", doctor)
     if not state.workers:
         return Condition("counted", "fails", "No worker runs, so uploads wait.", "Start it at the server: `deniable worker`.")
     return Condition("counted", "holds", "A worker runs.", "")

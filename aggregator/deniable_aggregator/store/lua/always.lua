@@ -1,2 +1,3 @@
 #!lua flags=allow-oom
--- The script runs in a store that is full as well: it makes room, or shuts somebody out. This part stands first.
+-- The script runs in a store that is full as well: it makes room, shuts somebody out, or says that a process lives. This part stands
+-- first.

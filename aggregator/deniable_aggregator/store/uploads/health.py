@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 BEAT_SECONDS = 5.0
 LIFE_SECONDS = 60
 """Seconds without a beat for which a worker counts as alive."""
-ARCHIVE, COUNTING = "archive", "counting"
-HOLD_UP = (ARCHIVE, COUNTING)
+ARCHIVE, MEMORY = "archive", "memory"
+HOLD_UP = (ARCHIVE, MEMORY)
 """Faults that hold counting up: the archive cannot be written; the store has no room."""
 
 
@@ -39,7 +39,8 @@ class Health:
     dead: int  # batches put aside because they could not be counted
     workers: int  # workers that gave a sign of life within `LIFE_SECONDS`
     known: bool = True  # whether everything accepted before is counted, so that the lag is no less than the wait of any batch
-    # What holds counting up, in some worker: `ARCHIVE`, `COUNTING`, or both, each with the kind of error.
+    # What holds counting up, in some worker: `ARCHIVE`, `MEMORY`, or both, each with the kind of error. Empty if no worker
+    # lives: what a dead one noted may have passed.
     held_up: dict[str, str] = field(default_factory=dict)
 
 
@@ -76,7 +77,7 @@ def beat(
     worker: str,  # its name
 ) -> None:
     """Record that a worker lives, and up to when everything is counted."""
-    partition.script("beat")([partition.stream, partition.workers, partition.caught], [worker, LIFE_SECONDS])
+    partition.script("always", "beat")([partition.stream, partition.workers, partition.caught], [worker, LIFE_SECONDS])
 
 
 def stop(partition: Partition, worker: str) -> None:
@@ -87,14 +88,15 @@ def stop(partition: Partition, worker: str) -> None:
 def read(store: Store) -> Health:
     """Read the state of an app: one call for each partition and one for the faults, without reading any report."""
     parts = [_of(partition) for partition in store.partitions]
-    kinds = store.faults.glance(HOLD_UP)
+    workers = min(part.workers for part in parts)  # each of them counts for all partitions
+    kinds = store.faults.glance(HOLD_UP) if workers else [None] * len(HOLD_UP)
     lags = [part.lag for part in parts]
     return Health(
         backlog=sum(part.backlog for part in parts),
         pending=sum(part.pending for part in parts),
         lag=None if None in lags else max(cast("list[float]", lags)),
         dead=sum(part.dead for part in parts),
-        workers=min(part.workers for part in parts),  # each of them counts for all partitions
+        workers=workers,
         known=all(part.known for part in parts),
         held_up={name: kind.decode() for name, kind in zip(HOLD_UP, kinds, strict=True) if kind},
     )

@@ -11,10 +11,10 @@ from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from deniable_aggregator.store.errors import AWAY, StoreError
+from deniable_aggregator.store.errors import AWAY, CommandForbidden, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Mapping
 
     from deniable_aggregator.store import Store
 
@@ -27,6 +27,8 @@ OFF = "off"
 
 EVERY_SECONDS = 15.0
 """Seconds between two signs of life."""
+AGAIN_SECONDS = 3.0
+"""Seconds until the next try, if the store did not take one."""
 LIFE_SECONDS = 60
 """Seconds for which a sign of life is believed."""
 
@@ -75,7 +77,7 @@ class Loaded(NamedTuple):
 
 def say(store: Store, loaded: Loaded) -> None:
     """Say which registry of an app this process has loaded."""
-    store.script("loaded")([store.registries], [loaded.written, LIFE_SECONDS])
+    store.script("always", "loaded")([store.registries], [loaded.written, LIFE_SECONDS])
 
 
 def take_back(store: Store, loaded: Loaded) -> None:
@@ -113,8 +115,10 @@ class Signs:
         role: Role,
         digests: Mapping[Store, str],  # of the registry of each app
         faults: Mapping[str, str] | None = None,  # by app, as of `Loaded`
+        heard: Callable[[StoreError | None], None] = lambda _: None,  # hears after each round why a server took no sign, or None
     ) -> None:
         self._role: Role = role
+        self._heard = heard
         self._loaded = self._of(digests, faults or {})
         self._past: list[tuple[Store, Loaded]] = []  # to be taken back
         self._lock, self._news, self._over = Lock(), Event(), Event()
@@ -153,11 +157,15 @@ class Signs:
             self._news.clear()
             with self._lock:
                 past, loaded, self._past = self._past, list(self._loaded.items()), []
-            self._tell(loaded, [each for each in past if each not in loaded])
-            self._news.wait(EVERY_SECONDS)
+            error = self._tell(loaded, [each for each in past if each not in loaded])
+            if self._over.is_set():
+                return
+            self._heard(error)
+            self._news.wait(AGAIN_SECONDS if error else EVERY_SECONDS)
 
-    def _tell(self, loaded: list[tuple[Store, Loaded]], past: list[tuple[Store, Loaded]]) -> None:
-        """Say what is loaded, and take back what was."""
+    def _tell(self, loaded: list[tuple[Store, Loaded]], past: list[tuple[Store, Loaded]]) -> StoreError | None:
+        """Say what is loaded, and take back what was; return the last error, if a server of the store took nothing."""
+        failed: StoreError | None = None
         away: set[Hashable] = set()  # servers that did not answer: none is waited for twice
         for tell, signs in ((say, loaded), (take_back, past)):
             for store, sign in signs:
@@ -165,7 +173,11 @@ class Signs:
                     continue
                 try:
                     tell(store, sign)
-                except AWAY:
+                except AWAY as error:
                     away.add(store.place)
-                except StoreError:  # a full store, or a user without this right: `deniable doctor` says so
+                    failed = error
+                except CommandForbidden:  # `deniable doctor` says so: nothing else is wrong with the store
                     continue
+                except StoreError as error:
+                    failed = error
+        return failed

@@ -15,7 +15,7 @@ from deniable.registry.hierarchy import WORD
 from deniable.registry.keys import meant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 MAX_VALUES = 1 << 16
 MAX_OPTIONS = 1024
@@ -29,7 +29,7 @@ _RANGES = f"{_RANGE}, {_SUCH}", f"{_RANGE}, the least above 0 on a logarithmic s
 """What a range must be, on a linear and on a logarithmic scale."""
 
 Broken = tuple[str, object]  # rule, value
-SYNONYMS = {
+_SYNONYMS = {
     **dict.fromkeys(("enum", "choice", "select", "option"), "categorical"),
     **dict.fromkeys(("multi", "multiple", "list", "options", "choices", "multiselect"), "set"),
     **dict.fromkeys(("int", "integer", "float", "decimal", "double", "numeric"), "number"),
@@ -38,6 +38,16 @@ SYNONYMS = {
     **dict.fromkeys(("yesno", "flag"), "boolean"),
 }
 """What else people call a type."""
+
+
+def type_meant(
+    name: object,
+    types: Iterable[str],  # the names of all
+) -> str | None:
+    """Return the type that a name is, or that a mistyped one may have meant; None if there is none."""
+    from deniable.messages.lookalike import nearest  # noqa: PLC0415 - only a mistake needs it
+
+    return nearest(_SYNONYMS.get(name.lower(), name), types) if isinstance(name, str) else None
 
 
 def boolean_faults(table: dict[str, Any]) -> Iterator[Broken]:

@@ -386,8 +386,7 @@ def of(name: object) -> Type:
     if kind is None:
         from deniable.messages.lookalike import did_you_mean  # noqa: PLC0415 - only a mistake needs it
 
-        meant = did_you_mean(domain.SYNONYMS.get(str(name).lower(), name), list(TYPES))
-        raise ParameterError(f"type: write one of {', '.join(TYPES)}{meant}", name)
+        raise ParameterError(f"type: write one of {', '.join(TYPES)}{did_you_mean(domain.type_meant(name, TYPES), TYPES)}", name)
     return kind
 
 

@@ -17,12 +17,13 @@ from registries import metric_toml, registry_toml
 import deniable
 from deniable import Budget, Caps, Client, ConfigurationError, ParameterError, RegistryError, SenderSettings
 from deniable.commands import entry as cli
+from deniable.messages.reasons import ANSWERS
 from deniable.process.clock import now
 from deniable.registry import parse
 from deniable.testing import Attempt, Capture, Captured, Clock, StubServer
 from deniable.transport.dsn import Dsn
 
-ONCE = "the device has already made its reports of this period"
+ONCE = ANSWERS["this_period"].words()
 SEGMENTS = {"platform": "linux"}
 QUICK = SenderSettings(flush_at=1, flush_interval=0.2, timeout=60)
 

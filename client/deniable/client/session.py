@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from deniable.transport.dsn import Dsn
 
 
+_UNDELIVERED = ("undelivered", "spool_failed", "spool_full", "spool_expired")  # losses that have the cause of the last try
+
+
 class _Totals(NamedTuple):
     """What has become of all reports and answers so far."""
 
@@ -149,7 +152,9 @@ class Session:
         why = [sender.trouble or "no answer has come yet; a longer timeout may bring one"] if pending else []
         why += ["a report of `timed`, or with a `delay`, travels later, so that the moment tells nothing"] if waiting else []
         why += [sender.refusal] if refused else []
-        why += [LOSSES[name].happened for name in losses] + ([ANSWERS["error"].happened] if outcomes["error"] else [])
+        if any(name in _UNDELIVERED for name in losses) and sender.trouble:
+            why.append(sender.trouble)
+        why += [LOSSES[name].words() for name in losses] + ([ANSWERS["error"].words()] if outcomes["error"] else [])
         why += self._counts.why(drops)
         if not (why or outcomes["sent"] or waiting):
             earlier = before.outcomes or before.drops.dropped

@@ -1008,7 +1008,8 @@ def test_a_port_without_tls_has_one_remedy(host, reason):
     orders = Orders(spooled=False)
     error = type("SSLError", (OSError,), {"reason": "WRONG_VERSION_NUMBER"})()
     Delivery(Dsn(f"https://{host}", "canary-key", "shop"), 60.0, orders, None)._complain(error)
-    assert orders.trouble == f"https://{host}: {FAILURES[reason].words()}"
+    mended = f": http://PUBLIC_KEY@{host}/shop" if host == "localhost" else ""
+    assert orders.trouble == f"https://{host}: {FAILURES[reason].words()}{mended}"
     assert ("http://" in FAILURES[reason].remedy) is (host == "localhost")
 
 

@@ -40,6 +40,10 @@ class _Block(NamedTuple):
     timing: Timing
 
     @property
+    def metric(self) -> str:
+        return self.prepared.metric.id
+
+    @property
     def ended(self) -> bool:
         return self.timing.ended
 

@@ -15,7 +15,7 @@ from deniable.device.permanent_responses import PermanentResponses
 from deniable.device.state import State
 from deniable.device.waiting import Waiting
 from deniable.frozen import NamedTuple
-from deniable.messages.reasons import ANSWERS, LOSSES
+from deniable.messages.reasons import ANSWERS, LATER, LOSSES
 from deniable.source import OS
 from deniable.transport import Sender
 from deniable.transport.spool import Spool
@@ -150,7 +150,7 @@ class Session:
         losses = [name for name in outcomes if _kind(name) == "lost" and name != "error"]
         pending, waiting = sender.pending, sender.waiting
         why = [sender.trouble or "no answer has come yet; a longer timeout may bring one"] if pending else []
-        why += ["a report of `timed`, or with a `delay`, travels later, so that the moment tells nothing"] if waiting else []
+        why += [LATER.words()] if waiting else []
         why += [sender.refusal] if refused else []
         if any(name in _UNDELIVERED for name in losses) and sender.trouble:
             why.append(sender.trouble)

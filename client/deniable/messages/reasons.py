@@ -190,6 +190,12 @@ LOSSES: Mapping[str, Reason] = {
 }
 """Reasons why a report is lost once it was made, and faults that cost none."""
 
+LATER = Reason(
+    "a report of `timed`, or of a metric with a `delay`, travels later, so that its moment reveals nothing",
+    "in a test, call deniable.testing.make_due() before",
+)
+"""Why a report may not travel yet."""
+
 FAILURES: Mapping[str, Reason] = {
     "refused": Reason("nothing accepts connections there", "start the server (`deniable serve`) at the host and port of the DSN"),
     "no_name": Reason("the host's name cannot be found", "correct the host of the DSN, or see whether the device is online"),

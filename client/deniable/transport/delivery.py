@@ -172,7 +172,7 @@ class Delivery:
         if not (self._orders.purged or self._orders.to_disk):
             reason = "ended" if self._orders.abandoned else failure(error)
             reason = "no_tls_here" if reason == "no_tls" and self._dsn.local else reason
-            words = FAILURES[reason].words()
+            words = FAILURES[reason].words() + (f": {self._dsn.by_http}" if reason == "no_tls_here" else "")
             warn_once(self._dsn.url, reason, words)
             self._note(f"{self._dsn.url}: {words}")
 

@@ -85,8 +85,7 @@ export function watch(client: Client, record: Record_): Record_ {
       const reason = Object.keys(now.dropped).find((each) => each in REASONS && now.dropped[each] !== dropped[each]);
       const { strict } = options;
       if (!queued && reason) tell(() => ofAnswer(client, reason, id, answer), strict && ["off", "unknown_metric"].includes(reason));
-      // An option that counts as `other` is no undeclared answer to the client; to a developer it is a mistake all the same.
-      if (now.undeclared > undeclared || (queued && unlisted(client.options.registry.metrics[id]!, answer))) tell(() => ofAnswer(client, "undeclared", id, answer), strict);
+      if (now.undeclared > undeclared) tell(() => ofAnswer(client, "undeclared", id, answer), strict);
       else if (queued) tell(() => ofAnswer(client, "clipped", id, answer));
       return queued;
     };

@@ -167,7 +167,7 @@ export class Telemetry<S extends Sheet> {
       id,
       oracle: oracleOf(metric),
       segment: metric.segments.map((name) => `${name}=${segments[name]}`).join(),
-      delay: parseInt(metric.delay ?? "0") * ({ m: 60, h: 3600, d: 86_400 }[metric.delay?.at(-1) ?? ""] ?? 1),
+      delay: parseInt(metric.delay ?? "0") * ({ m: 60, h: 3600, d: 86_400 }[metric.delay?.at(-1) as string] ?? 1),
     };
   }
 
@@ -208,7 +208,7 @@ export class Telemetry<S extends Sheet> {
       // It is drawn before the answer is looked at.
       const wait = prepared.delay ? 1000 * chance.below(prepared.delay + 1) : 0;
       let at: bigint | null = null;
-      let undeclared = 0;
+      let undeclared = 0; // 1 if an option of a set is not declared
       try {
         at = position(metric, answer, () => (undeclared = 1));
       } catch {
@@ -371,7 +371,7 @@ export class Telemetry<S extends Sheet> {
 
   /** Stop. What is unsent stays for the next page. */
   close(): void {
-    this.#disabled ??= "close was called";
+    this.#disabled ??= "closed";
     clearTimeout(this.#timer);
     this.#listen("removeEventListener");
   }

@@ -241,10 +241,7 @@ def test_a_delayed_report_waits(device, server):
     assert monotonic() - begun < 60
     assert [report.metric for report in server.reports] == ["plain"]
     assert client.stats()["waiting"] == 1
-    assert str(client.close(60)) == (
-        "nothing to send: 1 report may not travel yet (quiet); "
-        f"why: {LATER.words()}"
-    )
+    assert str(client.close(60)) == (f"nothing to send: 1 report may not travel yet (quiet); why: {LATER.words()}")
     for _ in range(2):
         again = wire.client()
         again.flush(60)

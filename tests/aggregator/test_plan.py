@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -176,6 +176,34 @@ def test_every_metric_and_cell_of_a_registry(run, declared):
     assert document["plan"][5]["quantiles"] == {"p90": True, "p99": False}
     assert document["budget"]["reserved"] == pytest.approx(sum(document["budget"]["metrics"].values()))
     assert "A/B sees" in run(declared, "--users", "1e5")[1]
+
+
+OFF = registry_toml(
+    metric_toml("on", epsilon=1),
+    metric_toml("strong", epsilon=3),
+    metric_toml("large", period="week", epsilon=2),
+    metric_toml("old", expires=date(2001, 1, 1)),
+    budget={"per_month": 32.0, "lifetime": 1000.0},
+    caps={"epsilon": 2.0},
+)
+
+
+@pytest.mark.parametrize("command", [["plan"], ["simulate", "--runs", "2", "--seed", "1"]])
+def test_metrics_that_are_off_are_marked(capsys, tmp_path, command):
+    """Above the caps, without room in the budget, or ended: no device reports them, which the row, a line and JSON say."""
+    (tmp_path / "metrics.toml").write_text(OFF, "utf-8")
+    arguments = [command[0], str(tmp_path / "metrics.toml"), "--users", "1000", *command[1:]]
+    assert cli.main(arguments) == 0
+    out = capsys.readouterr().out
+    assert [line.partition("  ")[0] for line in out.split("\n\n")[0].splitlines()[1:]] == [
+        *("on", "strong (off)", "large (off)", "old (off)"),
+    ]
+    assert "off: devices do not record it. What its row says is what it would show" in out
+    assert "strong is off: a report may give away 3 nats, and the app allows 2: write epsilon = 2 in " in out
+    assert "large is off: it needs 10 nats a month, and the metrics above leave 1 of 32: write " in out
+    assert "old is off: its collection has ended (on 2001-01-01); write a later `expires` in metrics.toml" in out
+    assert cli.main([*arguments, "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)["off"]) == ["strong", "large", "old"]
 
 
 @pytest.mark.slow("for each epsilon that is tried, the worst distribution of a number is searched for")

@@ -13,6 +13,7 @@ from registries import metric_toml, registry_toml
 from waiting import eventually
 
 from deniable import Budget, Caps, Client, SenderSettings, stopwatch
+from deniable.messages.reasons import LATER
 from deniable.registry import parse
 from deniable.source import OS, Source
 from deniable.testing import StubServer, make_due
@@ -240,10 +241,7 @@ def test_a_delayed_report_waits(device, server):
     assert monotonic() - begun < 60
     assert [report.metric for report in server.reports] == ["plain"]
     assert client.stats()["waiting"] == 1
-    assert str(client.close(60)) == (
-        "nothing to send: 1 report may not travel yet (quiet); "
-        "why: a report of `timed`, or with a `delay`, travels later, so that the moment tells nothing"
-    )
+    assert str(client.close(60)) == (f"nothing to send: 1 report may not travel yet (quiet); why: {LATER.words()}")
     for _ in range(2):
         again = wire.client()
         again.flush(60)

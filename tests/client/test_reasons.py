@@ -7,7 +7,7 @@ import logging
 import re
 import socket
 import threading
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 
 import pytest
@@ -347,18 +347,19 @@ def test_each_metric_has_its_own_line(client_of, caplog):
 
 
 @pytest.mark.parametrize("developed", [True, False])
-def test_a_later_run_names_all_that_are_reported_already_in_one_line(client_of, caplog, tmp_path, developed):
-    """The first drop names them, each once; while the app is developed a second line says how to record once more."""
+def test_a_repeated_answer_is_named_alone(client_of, caplog, tmp_path, developed):
+    """A line names what was dropped, and no metric that was not recorded again; while developing it says how to do so."""
     options = {"dsn": "http://canary-key@localhost/shop" if developed else DSN, "state": tmp_path}
-    metrics = ("ui.theme", "size", "split")
-    for client in (client_of(**options), client_of(**options)):
-        client.record("often", value=True)
-        for metric in metrics:
-            client.record(metric, 1 if metric == "size" else "dark" if metric == "ui.theme" else True)
+    answers = {"ui.theme": "dark", "size": 1, "split": True}
+    for recorded in (answers, ("ui.theme",), ("ui.theme", "size")):
+        client = client_of(**options)
+        for metric in recorded:
+            client.record(metric, answers[metric])
         client.close(60)
     words = ANSWERS["this_period"].words("1 in each day")
-    expected = [f"deniable: {', '.join(metrics)}: this_period: {words}"]
-    expected += [f"deniable: while developing: this_period: {ANSWERS['this_period'].developing}"] if developed else []
+    of = {metric: f"deniable: {metric}: this_period: {words}" for metric in answers}
+    hint = [f"deniable: while developing: this_period: {ANSWERS['this_period'].developing}"] if developed else []
+    expected = [of["ui.theme"], *hint, of["ui.theme"], *hint, of["size"]]
     assert [line for line in caplog.messages if ": this_period: " in line] == expected
     assert all(len(line) < 180 for line in expected)
 
@@ -631,7 +632,7 @@ def test_flush_says_that_arguments_are_swapped(client_of):
     client = client_of()
     assert not client.record(CANARY, "ui.theme")
     arrival = client.flush(5)
-    words = "1 answer dropped as swapped (ui.theme); why: ui.theme: the arguments are swapped"
+    words = f"1 answer dropped as swapped (ui.theme); why: ui.theme: {ANSWERS['swapped'].words()}"
     assert str(arrival) == f"nothing to send: {words}"
 
 
@@ -704,10 +705,8 @@ def test_nothing_to_send(client_of, monkeypatch):
     client.record("ui.theme", "dark")
     arrival = client.flush(1)
     assert (bool(arrival), arrival.status) == (False, "nothing to send")
-    assert (
-        str(arrival)
-        == "nothing to send: 1 answer dropped as no_consent (ui.theme); why: nobody has agreed, so nothing is recorded"
-    )
+    words = f"1 answer dropped as no_consent (ui.theme); why: {ANSWERS['no_consent'].words()}"
+    assert str(arrival) == f"nothing to send: {words}"
     client = client_of(dsn=None)
     assert str(client.flush(1)).startswith("nothing to send: the client is off: no DSN was given")
     client.record("ui.theme", "dark")
@@ -757,7 +756,7 @@ def test_an_answer_that_was_dropped_makes_it_incomplete(client_of):
     assert (bool(arrival), arrival.dropped) == (True, {"this_period": 1})
     client.record("often", value=True)
     client.record("offten", value=True)
-    words = f"incomplete: 1 report arrived (often); 1 answer dropped as unknown_metric; why: {ANSWERS['unknown_metric'].happened}"
+    words = f"incomplete: 1 report arrived (often); 1 answer dropped as unknown_metric; why: {ANSWERS['unknown_metric'].words()}"
     assert str(client.flush(60)) == words
 
 
@@ -774,16 +773,16 @@ def test_an_arrival_says_of_each_metric_what_became_of_it(case, monkeypatch):
     for metric, answer in (("rare", True), ("split", True), ("often", CANARY), ("offten", True)):
         client.record(metric, answer)
     arrival = client.close(60)
-    off = 'the metric is off (the segment arm is missing: pass segments={"arm": "a"} to init, with one of a, b)'
+    off = 'the segment arm is missing: pass segments={"arm": "a"} to init, with one of a, b'
     assert str(arrival) == (
         "incomplete: 1 report refused (often); 3 reports arrived (often 1, size 1, ui.theme 1); "
         "1 answer dropped as before_init; 1 answer dropped as unknown_metric (offten); 1 answer dropped as off (split); "
         "1 answer dropped as expired (old); 1 answer dropped as not_sampled (rare); 1 answer dropped as this_period (ui.theme); "
         f"1 undeclared answer (often); why: the server refused often: definition_mismatch: "
-        f"{REFUSALS['definition_mismatch'].happened}; {ANSWERS['before_init'].happened}; "
-        f"offten: {ANSWERS['unknown_metric'].happened}; split: {off}; old: its collection has ended (on 2001-01-01); "
-        "rare: `sample` has left this answer out (it is 0.000001); "
-        f"ui.theme: {ANSWERS['this_period'].happened} (1 in each day); often: {INSTEAD['undeclared'].words()}"
+        f"{REFUSALS['definition_mismatch'].words()}; {ANSWERS['before_init'].words()}; "
+        f"offten: {ANSWERS['unknown_metric'].words()}; split: {ANSWERS['off'].words(off)}; "
+        f"old: {ANSWERS['expired'].words('on 2001-01-01')}; rare: {ANSWERS['not_sampled'].words('it is 0.000001')}; "
+        f"ui.theme: {ANSWERS['this_period'].words('1 in each day')}; often: {INSTEAD['undeclared'].words()}"
     )
     assert arrival.metrics["often"] == {"refused": 1, "sent": 1}
     assert arrival.metrics["ui.theme"] == {"sent": 1, "this_period": 1}
@@ -799,8 +798,8 @@ def test_an_arrival_elsewhere_tells_nothing_of_an_answer(client_of):
         texts.add(str(client.flush(60)))
     assert texts == {
         "arrived: 1 report (often)",
-        f"nothing to send: 1 answer dropped as swapped (often); why: often: {ANSWERS['swapped'].happened}",
-        f"nothing to send: 1 answer dropped as unknown_metric; why: {ANSWERS['unknown_metric'].happened}",
+        f"nothing to send: 1 answer dropped as swapped (often); why: often: {ANSWERS['swapped'].words()}",
+        f"nothing to send: 1 answer dropped as unknown_metric; why: {ANSWERS['unknown_metric'].words()}",
     }
 
 
@@ -809,7 +808,7 @@ def test_what_is_refused_in_part(client_of):
     error = {"group": 0, "code": "definition_mismatch", "count": 1}
     client = client_of(lambda *_: (202, {}, {"accepted": 0, "errors": [error]}))
     client.record("often", value=True)
-    words = f"the server refused often: definition_mismatch: {REFUSALS['definition_mismatch'].happened}"
+    words = f"the server refused often: definition_mismatch: {REFUSALS['definition_mismatch'].words()}"
     assert str(client.flush(60)) == f"not delivered: 1 report refused (often); why: {words}"
 
 
@@ -821,7 +820,7 @@ def test_what_is_refused_of_many_is_said_once(client_of):
     client = client_of(lambda *_: (202, {}, {"accepted": 0, "errors": errors}), registry=registry, segments={})
     for name in names:
         client.record(name, value=True)
-    words = f"the server refused m0, m1, m2, m3 and 3 more: definition_mismatch: {REFUSALS['definition_mismatch'].happened}"
+    words = f"the server refused m0, m1, m2, m3 and 3 more: definition_mismatch: {REFUSALS['definition_mismatch'].words()}"
     of_each = "m0 1, m1 1, m2 1, m3 1 and 3 more"
     assert str(client.flush(60)) == f"not delivered: 7 reports refused ({of_each}); why: {words}"
 
@@ -836,13 +835,49 @@ def test_a_timeout_says_that_no_answer_has_come(client_of):
     release.set()
 
 
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ((401, {}, problem("unknown_key")), f"status 401: {CODES['unknown_key'].words()}"),
+        (ConnectionRefusedError(), f"https://t.example: {FAILURES['refused'].words()}"),
+    ],
+    ids=["unknown key", "no answer"],
+)
+def test_why_reports_were_lost_without_a_disk(client_of, answer, words):
+    """`close` counts what it could not send as lost, and says what the log says: the cause, and that no disk keeps it."""
+
+    def post(*_):
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    client = client_of(post, state=None)
+    client.record("often", value=True)
+    arrival = client.close(4)
+    assert (arrival.lost, arrival.pending, arrival.status) == (1, 0, "not delivered")
+    assert arrival.why == f"{words}; {LOSSES['undelivered'].words()}"
+
+
+def test_a_server_that_asks_to_wait(client_of):
+    """While nothing may be sent, `flush` says until when, of each batch that waits for it."""
+    begun = datetime.now().astimezone()
+    client = client_of(lambda *_: (429, {"Retry-After": "100"}, problem("rate_limited")), settings=SenderSettings(max_tries=1))
+    for _ in range(2):
+        client.record("often", value=True)
+        arrival = client.flush(0.5)
+        words, _, until = arrival.why.rpartition("; it asks to wait until ")
+        assert words == f"status 429: {CODES['rate_limited'].words()}"
+        moment = datetime.combine(begun.date(), time.fromisoformat(until), begun.tzinfo)
+        assert 99 <= (moment - begun).total_seconds() % 86400 <= 700
+
+
 def test_withdrawn_reports_are_told(client_of, caplog):
     """What a withdrawal deletes is told, and is why nothing arrived."""
     client = client_of()
     client.record("often", value=True)
     client.set_consent(False)
     assert f"deniable: reports: purged: {LOSSES['purged'].words()}" in caplog.messages
-    assert client.flush(1).why == LOSSES["purged"].happened
+    assert client.flush(1).why == LOSSES["purged"].words()
 
 
 def test_a_faulty_handler_of_the_app_changes_nothing(client_of, monkeypatch):
@@ -973,7 +1008,8 @@ def test_a_port_without_tls_has_one_remedy(host, reason):
     orders = Orders(spooled=False)
     error = type("SSLError", (OSError,), {"reason": "WRONG_VERSION_NUMBER"})()
     Delivery(Dsn(f"https://{host}", "canary-key", "shop"), 60.0, orders, None)._complain(error)
-    assert orders.trouble == f"https://{host}: {FAILURES[reason].words()}"
+    mended = f": http://PUBLIC_KEY@{host}/shop" if host == "localhost" else ""
+    assert orders.trouble == f"https://{host}: {FAILURES[reason].words()}{mended}"
     assert ("http://" in FAILURES[reason].remedy) is (host == "localhost")
 
 
@@ -1019,11 +1055,11 @@ def test_a_refusal_of_several_metrics_is_one_line(client_of, caplog):
         client.record("size", 3)
         client.flush(60)
     words = REFUSALS["unknown_metric"]
-    assert [line for line in caplog.messages if ": unknown_metric: " in line] == [
+    assert [line for line in caplog.messages if line.split(": ")[2] == "unknown_metric"] == [
         f"deniable: size, ui.theme: unknown_metric: {words.words()}",
     ]
     (line,) = [line for line in caplog.messages if ": refused_period: " in line and "while developing" not in line]
-    assert line.startswith("deniable: size, ui.theme: refused_period: ")
+    assert line.startswith("deniable: size: refused_period: ")
 
 
 def test_a_refusal_of_an_upload_is_told_with_its_code_later(client_of, caplog):
@@ -1032,7 +1068,7 @@ def test_a_refusal_of_an_upload_is_told_with_its_code_later(client_of, caplog):
     client.record("ui.theme", "dark")
     assert not client.flush(60)
     client.record("ui.theme", "dark")
-    assert f"(json: {CODES['json'].happened}); " in caplog.messages[-1]
+    assert caplog.messages[-1].endswith(f": json: {CODES['json'].words()}")
 
 
 # who sees it

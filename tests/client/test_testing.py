@@ -17,12 +17,13 @@ from registries import metric_toml, registry_toml
 import deniable
 from deniable import Budget, Caps, Client, ConfigurationError, ParameterError, RegistryError, SenderSettings
 from deniable.commands import entry as cli
+from deniable.messages.reasons import ANSWERS, LATER
 from deniable.process.clock import now
 from deniable.registry import parse
-from deniable.testing import Attempt, Capture, Captured, Clock, StubServer
+from deniable.testing import Attempt, Capture, Captured, Clock, StubServer, make_due
 from deniable.transport.dsn import Dsn
 
-ONCE = "the device has already made its reports of this period"
+ONCE = ANSWERS["this_period"].words()
 SEGMENTS = {"platform": "linux"}
 QUICK = SenderSettings(flush_at=1, flush_interval=0.2, timeout=60)
 
@@ -545,6 +546,22 @@ def test_a_wait_says_which_metric_is_off(stub, client_to, monkeypatch):
     says = stub.wait(1, timeout=0).says
     assert "1 answer dropped as off" in says
     assert "; ui.theme: the segment platform is 'beos', which is not declared: pass segments={" in says
+
+
+def test_a_wait_says_what_may_not_travel_yet(stub, client_to, monkeypatch):
+    """A test that waits for a report of `timed` has the metric's name, and what to call; then the report comes."""
+    registry = parse(registry_toml(metric_toml("search.ms", range=[0, 100], unit="ms", estimate="mean"), app="shop"))
+    monkeypatch.setattr(deniable, "_client", client_to(stub, registry=registry, segments={}))
+    stub.use(registry)
+    with deniable.timed("search.ms"):
+        pass
+    says = f"1 report may not travel yet (search.ms): {LATER.words()}"
+    assert deniable.flush(60).metrics == {"search.ms": {"waiting": 1}}
+    assert stub.wait(1, timeout=0).says == f"0 reports of 1 came; {says}"
+    assert stub.in_vain == [f"0 reports of 1 came; {says}"]
+    make_due()
+    assert stub.wait(1, timeout=120)
+    assert len(stub.in_vain) == 1
 
 
 def test_a_wait_that_is_over(stub, client_to):

@@ -75,9 +75,9 @@ def test_what_is_served_is_a_copy_of_the_last_file_without_faults(file):
         assert epsilon(registry) == "0.5"
         file.write_text(half, "utf-8")
         seen = look(registry)
-        assert (seen.changed, seen.fault, seen.line) == (False, "", "metrics.toml is again what is in use")
+        assert (seen.changed, seen.fault, seen.line) == (False, "", "metrics.toml was edited, and is again what is in use")
         (file.parent.parent / "pages.txt").write_text("c.example\n", "utf-8")
-        assert look(registry).line == "metrics.toml was edited, and the processes read it: no metric has changed"
+        assert look(registry).line == "pages.txt was edited, and the processes read it: no metric has changed"
         (loaded,) = registry.settings.registries().values()
         assert len(loaded.candidates(loaded.metrics["page"])) == 1
         file.unlink()
@@ -87,7 +87,7 @@ def test_what_is_served_is_a_copy_of_the_last_file_without_faults(file):
 
 def test_a_breaking_edit_is_refused(file):
     """The registry in use stays, the line says what to write, and whoever goes back is told that all is well."""
-    refused = "metrics.toml was edited and cannot be used, so the one before stays in use: "
+    refused = "metrics.toml was edited and cannot be used, so what was served before stays in use: "
     with ServedRegistry(Settings(registry=str(file))) as registry:
         file.write_text(TEXT.replace("epsilon = 1.0", "epsilon = 0.5"), "utf-8")
         seen = look(registry)
@@ -95,7 +95,7 @@ def test_a_breaking_edit_is_refused(file):
         words = f"{file}: theme: epsilon was '1', is '0.5'; raise version to 2, or write it as it was"
         assert (seen.line, seen.fault) == (refused + words, words)
         file.write_text(TEXT, "utf-8")
-        assert look(registry).line == "metrics.toml is again what is in use"
+        assert look(registry).line == "metrics.toml was edited, and is again what is in use"
 
 
 def test_a_fault_of_an_app_that_is_off_keeps_no_other_from_its_edit(file):
@@ -108,8 +108,11 @@ def test_a_fault_of_an_app_that_is_off_keeps_no_other_from_its_edit(file):
         file.write_text(TEXT.replace("Whether it is dark", "Dark or not"), "utf-8")
         assert look(registry).changed
         other.write_text(good, "utf-8")
-        assert look(registry).line == "metrics.toml and blog.toml was edited, and the processes read it: blog is on"
+        assert look(registry).line == "blog.toml was edited, and the processes read it: blog is on"
         assert list(registry.registries) == ["shop", "blog"]
+        for path, text in ((file, TEXT), (other, good)):
+            path.write_text(text.replace("Whether it is dark", "Whether it is light"), "utf-8")
+        assert look(registry).line.startswith("blog.toml and metrics.toml were edited, and the processes read them: theme: ")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ QUICK = SenderSettings(flush_at=1000, flush_interval=60)
 @pytest.fixture
 def time_for_the_disk(monkeypatch):
     """Let a close wait briefly for the server, and long for the spool, however slow the disk is."""
-    monkeypatch.setattr("deniable.transport._SPOOL_SHARE", 0.99)
+    monkeypatch.setattr("deniable.transport._END_SHARE", 0.99)
 
 
 def reports(count: int) -> list[Report]:

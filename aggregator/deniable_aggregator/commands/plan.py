@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms
@@ -13,17 +15,19 @@ from deniable.errors import ConfigurationError
 from deniable.exact.epsilon import exact
 from deniable.forecast import pools
 from deniable.forecast.precision import length
+from deniable.limits.admission import off
 from deniable.messages.percent import percent
 from deniable.registry import Metric
 from deniable.registry.answers.axis import read_number
 from deniable.registry.answers.domain import MAX_OPTIONS, MAX_VALUES
 from deniable.registry.period import LENGTHS
 from deniable.registry.published import newest
+from deniable_aggregator.commands.off import lines, marked
 from deniable_aggregator.commands.options import share, whole_number
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import timedelta
 
     from deniable.commands.parser import Run
@@ -105,7 +109,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     registry = newest(arguments.file or REGISTRY)
     rows = of_registry(registry, terms)
     planned = _with(registry, rows)
-    _print(rows, terms, accounting.plan(planned), planned, as_json=arguments.json)
+    _print(rows, terms, accounting.plan(planned), planned, off(planned, datetime.now(UTC).date()), as_json=arguments.json)
     return 0
 
 
@@ -222,6 +226,7 @@ def _print(
     terms: Terms,
     budget: Plan | None,
     registry: Registry | None = None,  # with the epsilons of the plan
+    not_recorded: Mapping[str, str] = MappingProxyType({}),  # why metrics of it are off, by id
     *,
     as_json: bool,
 ) -> None:
@@ -233,6 +238,7 @@ def _print(
         if budget:
             document["budget"] = _budget(budget)
             document["relay"] = {metric.id: relay.to_dict(metric) for _, metric in mixed}
+            document["off"] = dict(not_recorded)
         print(json.dumps(document))
         return
 
@@ -241,9 +247,9 @@ def _print(
     people, around = "reports" if terms.users else "users", f"+-{terms.level:.4g}"
     headings = [*first, *cells, "mechanism", "epsilon", "bytes", people, around, "detects", "A/B sees", "overall"]
     headings += [*(["an arm"] if terms.difference else []), *(["a lead"] if terms.leads_by else []), "first release"]
-    print_table([headings, *([*_labels(row, first, cells), *_row(row)] for row in rows)])
+    print_table([headings, *([*_labels(row, first, cells, not_recorded), *_row(row)] for row in rows)])
     print()
-    for line in _notes(rows, terms):
+    for line in (*lines(not_recorded), *_notes(rows, terms)):
         print(line)
     if budget:
         fits = "fits" if budget.fits else "does not fit"
@@ -263,9 +269,9 @@ def _print(
             print(f"{metric.id}: {relay.sentence(declared, metric)}{f' {few}.' if few else ''}")
 
 
-def _labels(row: Outlook, first: Sequence[str], cells: Sequence[str]) -> list[str]:
+def _labels(row: Outlook, first: Sequence[str], cells: Sequence[str], not_recorded: Mapping[str, str]) -> list[str]:
     cell = f"{row.cell} (1/{row.parts})" if row.cell else "all"
-    return [row.metric.id] * len(first) + [cell] * len(cells)
+    return [marked(row.metric.id, not_recorded)] * len(first) + [cell] * len(cells)
 
 
 def _row(row: Outlook) -> list[str]:

@@ -15,13 +15,14 @@ from deniable.commands import terminal
 from deniable.commands.parser import REGISTRY
 from deniable.errors import ConfigurationError
 from deniable.forecast.precision import length
+from deniable.limits import admission
 from deniable.messages.plural import plural
 from deniable.registry import published
-from deniable_aggregator.commands import options
+from deniable_aggregator.commands import off, options
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy as np
 
@@ -98,10 +99,12 @@ def _measure(arguments: argparse.Namespace) -> int:
         rehearsal.run(arguments.users, runs, np.random.default_rng(chance), level=level, advance=advance)
         for rehearsal, chance in zip(planned, np.random.SeedSequence(number).spawn(len(planned)), strict=True)
     ]
+    not_recorded = admission.off(registry, datetime.now(UTC).date())
     if arguments.json:
-        print(json.dumps({"seed": number, "results": [result.to_dict() for result in results], "not_simulated": left}))
+        written = [result.to_dict() for result in results]
+        print(json.dumps({"seed": number, "results": written, "not_simulated": left, "off": not_recorded}))
     else:
-        _tell(results, left, registry)
+        _tell(results, left, registry, not_recorded)
         print(f"Seed: {number}")
     if draw and results:
         draw(results, arguments.plot)
@@ -110,7 +113,7 @@ def _measure(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(results: Sequence[Result], left: Sequence[str], registry: Registry) -> None:
+def _tell(results: Sequence[Result], left: Sequence[str], registry: Registry, not_recorded: Mapping[str, str]) -> None:
     rows: list[tuple[str, ...]] = [
         ("metric", "mechanism", "errors of", "reports", "runs", "measured", "predicted", "ratio", "coverage")
     ]
@@ -118,9 +121,21 @@ def _tell(results: Sequence[Result], left: Sequence[str], registry: Registry) ->
         ratio = f"{result.ratio:.3f} +-{result.ratio * result.ratio_stderr:.3f}" if result.ratio else "-"
         errors = [_error(result, part, registry) if part is not None else "-" for part in (result.measured, result.predicted)]
         sizes = f"{result.n:,}", f"{result.runs:,}"
-        rows.append((result.metric, result.mechanism, result.of, *sizes, *errors, ratio, f"{result.coverage:.3f}"))
+        rows.append(
+            (
+                off.marked(result.metric, not_recorded),
+                result.mechanism,
+                result.of,
+                *sizes,
+                *errors,
+                ratio,
+                f"{result.coverage:.3f}",
+            )
+        )
     terminal.print_table(rows)
     print()
+    for line in off.lines(not_recorded):
+        print(line)
     print("measured: root of the mean squared error, over values and runs; predicted: by the mechanism's variance.")
     if results:
         print(f"coverage: the share of {results[0].level:.4g} intervals that held the truth.")

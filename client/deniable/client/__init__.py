@@ -129,8 +129,7 @@ class Client:
             elif not dsn:
                 self._turn_off("no DSN was given; pass one to init, or set DENIABLE_DSN", developed=bool(consent) and tried_out())
             else:
-                address = Dsn.parse(dsn, allow_http=allow_http)
-                address.check_app(loaded.app)
+                address = Dsn.parse(dsn, app=loaded.app, allow_http=allow_http)
                 self._session = Session(
                     address,
                     directory,

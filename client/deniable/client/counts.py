@@ -15,7 +15,7 @@ from deniable.messages.reasons import ANSWERS, INSTEAD, OF_PEOPLE, ONE_PERSON
 from deniable.registry.period import LENGTHS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from deniable.device.ledger import Ledger
     from deniable.device.prepared import Prepared
@@ -113,7 +113,6 @@ class Counts:
         metric: str = "",  # of one that is not prepared. Never an answer.
         *,
         quiet: bool = False,  # whether the log has said why
-        alike: Callable[[], Iterable[Prepared]] = tuple,  # other metrics whose answers would be dropped now for the same reason
     ) -> bool:
         """Count an answer to a metric that is not reported, and say why; return False, or raise the error of a strict client."""
         about = (reason, metric if prepared is None else prepared.metric.id)
@@ -124,16 +123,9 @@ class Counts:
         if reason == "this_period" and self.dropped[reason] == _MANY and not self.of_people:
             warn_once("all metrics", "this_period", ONE_PERSON.words(f"{_MANY} in this process"))
         if about not in self._facts:
-            together = (prepared, *(each for each in alike() if (reason, each.metric.id) not in self._facts))
-            facts = facts() if callable(facts) else facts
-            concerned = {each.metric.id: each for each in together if each is not None}
-            known = {(reason, id_): facts or self._facts_of(reason, each) for id_, each in concerned.items()}
-            known = known or {about: facts or self._facts_of(reason, None)}
-            self._facts |= known
+            known = self._facts[about] = (facts() if callable(facts) else facts) or self._facts_of(reason, prepared)
             if reason not in _ELSEWHERE and not quiet:
-                self.tell(
-                    reason, [*concerned] or [*filter(None, [metric])], ", ".join(dict.fromkeys(filter(None, known.values())))
-                )
+                self.tell(reason, [*filter(None, about[1:])], known)
         return False
 
     def mistake(
@@ -190,7 +182,7 @@ class Counts:
     def _why(self, reason: str, facts: str, metrics: str) -> str:
         about = self._about(reason)
         named = f"{metrics}: " if metrics and not about.alike else ""
-        return f"{named}{about.happened}{f' ({facts})' if facts else ''}"
+        return f"{named}{about.words(facts)}"
 
     def swallow(self, error: Exception, where: str) -> None:
         """Count an error that the app does not see. Only its type is logged: the message might contain an answer."""

@@ -40,6 +40,10 @@ class _Block(NamedTuple):
     timing: Timing
 
     @property
+    def metric(self) -> str:
+        return self.prepared.metric.id
+
+    @property
     def ended(self) -> bool:
         return self.timing.ended
 
@@ -239,20 +243,9 @@ class Recorder:
             self._sender.purge()
 
     def _drop_period(self, prepared: Prepared, occasion: Occasion) -> None:
-        """Count an answer to a metric whose reports of the period are made, and name all others of which this holds."""
+        """Count an answer to a metric whose reports of the period are made, or were refused by the server."""
         code = self._refused(prepared.metric.id, occasion.stratum.period)
-
-        def alike() -> list[Prepared]:
-            now = datetime.fromtimestamp(self._clock(), UTC)
-            others = [(other, other.occasion(now)) for other in self._metrics.prepared.values()]
-            used = self._ledger.used_up((other.allowance, when) for other, when in others)
-            return [
-                other
-                for other, when in others
-                if other.allowance.tag in used and self._refused(other.metric.id, when.stratum.period) == code
-            ]
-
-        self._counts.drop("refused_period" if code else "this_period", prepared, facts=of_code(code) if code else "", alike=alike)
+        self._counts.drop("refused_period" if code else "this_period", prepared, facts=of_code(code) if code else "")
 
 
 def _warn_of_undeclared(metric: Metric, fault: ParameterError, became: str) -> None:

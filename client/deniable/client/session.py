@@ -15,7 +15,7 @@ from deniable.device.permanent_responses import PermanentResponses
 from deniable.device.state import State
 from deniable.device.waiting import Waiting
 from deniable.frozen import NamedTuple
-from deniable.messages.reasons import ANSWERS, LOSSES
+from deniable.messages.reasons import ANSWERS, LATER, LOSSES
 from deniable.source import OS
 from deniable.transport import Sender
 from deniable.transport.spool import Spool
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from deniable.source import Source
     from deniable.transport import Exit, Post, SenderSettings
     from deniable.transport.dsn import Dsn
+
+
+_UNDELIVERED = ("undelivered", "spool_failed", "spool_full", "spool_expired")  # losses that have the cause of the last try
 
 
 class _Totals(NamedTuple):
@@ -147,9 +150,11 @@ class Session:
         losses = [name for name in outcomes if _kind(name) == "lost" and name != "error"]
         pending, waiting = sender.pending, sender.waiting
         why = [sender.trouble or "no answer has come yet; a longer timeout may bring one"] if pending else []
-        why += ["a report of `timed`, or with a `delay`, travels later, so that the moment tells nothing"] if waiting else []
+        why += [LATER.words()] if waiting else []
         why += [sender.refusal] if refused else []
-        why += [LOSSES[name].happened for name in losses] + ([ANSWERS["error"].happened] if outcomes["error"] else [])
+        if any(name in _UNDELIVERED for name in losses) and sender.trouble:
+            why.append(sender.trouble)
+        why += [LOSSES[name].words() for name in losses] + ([ANSWERS["error"].words()] if outcomes["error"] else [])
         why += self._counts.why(drops)
         if not (why or outcomes["sent"] or waiting):
             earlier = before.outcomes or before.drops.dropped

@@ -28,7 +28,7 @@ from deniable.registry import period
 from deniable.source import mark_process, process_mark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from sqlite3 import Connection
 
     from deniable.device.prepared import Occasion
@@ -156,22 +156,6 @@ class Ledger:
             pause = TROUBLE_PAUSE if refusal == "state" else _PAUSE
             self._refusals[allowance.tag] = _Refusal(refusal, occasion.stratum.period, time.monotonic() + pause)
         return refusal
-
-    def used_up(
-        self,
-        metrics: Iterable[tuple[Allowance, Occasion]],  # metrics, each with when it would be reported
-    ) -> set[str]:
-        """Return the tags of the metrics whose reports of that period are made; none if the state cannot be read."""
-        with self._state.lock:
-            leased = {tag for tag, lease in self._leases.items() if lease.left}
-        used = set()
-        with suppress(StateError), self._state.transaction() as db:
-            for allowance, occasion in metrics:
-                last, reports, _ = account(db, allowance.tag)
-                period = occasion.stratum.period
-                if allowance.tag not in leased and (period < last or (period == last and reports >= allowance.per_period)):
-                    used.add(allowance.tag)
-        return used
 
     def ended(
         self,

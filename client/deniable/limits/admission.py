@@ -16,6 +16,7 @@ from deniable.limits.allowance import MICRO, Admitted, Allowance, month_of
 from deniable.limits.caps import budget_of, caps_of, exceeding, mended
 from deniable.limits.exposure import MANY_GROUPS, Exposure
 from deniable.messages.plural import plural
+from deniable.messages.reasons import ANSWERS
 from deniable.registry import refusal
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from deniable.registry import Registry
     from deniable.registry.tables import Budget, Caps
 
-__all__ = ["Admission", "Admitted", "admit"]
+__all__ = ["Admission", "Admitted", "admit", "off"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,24 @@ def admit(
     reasons = sorted([*excesses, *crowded], key=lambda reason: order.index(reason[0]))
     on = {id_: admitted for id_, admitted in metrics.items() if id_ not in off}
     return Admission(budget, on, tuple(Fault(registry.file, id_, rule) for id_, rule in reasons))
+
+
+def off(
+    registry: Registry,
+    today: date,
+) -> dict[str, str]:
+    """Say of each metric that devices do not record today why, and what to do, by id."""
+    ended = {
+        id_: [ANSWERS["expired"].words(f"on {metric.expires}")]
+        for id_, metric in registry.metrics.items()
+        if metric.expired(today)
+    }
+    faults: dict[str, list[str]] = {}
+    for fault in admit(registry, None, today).faults:
+        faults.setdefault(fault.metric, []).append(fault.words)
+    return {
+        id_: "; ".join([*faults.get(id_, ()), *ended.get(id_, ())]) for id_ in registry.metrics if id_ in faults or id_ in ended
+    }
 
 
 def load_all(joined: str) -> dict[str, Registry]:

@@ -69,14 +69,15 @@ ANSWERS: Mapping[str, Reason] = {
         normal=True,
     ),
     "this_period": Reason(
-        "the device has already made its reports of this period",
-        "that is normal: each person counts that often",
+        "this answer was left out: the device has already reported in this period",
+        "that is expected: each person counts that often",
         normal=True,
         developing=_ONCE_MORE,
     ),
     "refused_period": Reason(
-        "the server has refused the report of this period, and the device makes no other one",
-        "correct what the server refused; then the next period is reported",
+        "the server has refused the report of this period, and the device makes no other one before the next",
+        "mend what the server refused",
+        in_facts=True,
         developing=_ONCE_MORE,
     ),
     "nobody": Reason(
@@ -104,7 +105,7 @@ ANSWERS: Mapping[str, Reason] = {
     "closed": Reason("it was recorded after close()", "call close at the end only", alike=True),
     "refused_key": Reason(
         "the server has refused the key or the path of the DSN, so nothing is recorded until the next start",
-        "correct the DSN, and start again; what was recorded before waits on disk",
+        "correct the DSN, and start again; what waits on disk is kept",
         alike=True,
     ),
     "no_thread": Reason(
@@ -133,8 +134,8 @@ OF_PEOPLE: Mapping[str, Reason] = {
         alike=True,
     ),
     "this_period": Reason(
-        "a person has already made the reports of this period",
-        "that is normal: each person counts that often",
+        "this answer was left out: the person has already reported in this period",
+        "that is expected: each person counts that often",
         normal=True,
         developing="to record once more, take another identifier",
     ),
@@ -171,7 +172,7 @@ LOSSES: Mapping[str, Reason] = {
     "purged": Reason("consent was withdrawn, so what was not sent yet is deleted", "there is nothing to do"),
     "undelivered": Reason(
         "reports could not be delivered, and are not kept on disk",
-        "leave out state=None, so that they wait on disk",
+        "mend the cause, which an earlier line names; without state=None such reports wait on disk",
         alike=True,
     ),
     "spool_failed": Reason(
@@ -188,6 +189,12 @@ LOSSES: Mapping[str, Reason] = {
     "chore_error": Reason("asking for the served registry failed", "it is tried again within the hour; please report the error"),
 }
 """Reasons why a report is lost once it was made, and faults that cost none."""
+
+LATER = Reason(
+    "a report of `timed`, or of a metric with a `delay`, travels later, so that its moment reveals nothing",
+    "in a test, call deniable.testing.make_due() before",
+)
+"""Why a report may not travel yet."""
 
 FAILURES: Mapping[str, Reason] = {
     "refused": Reason("nothing accepts connections there", "start the server (`deniable serve`) at the host and port of the DSN"),
@@ -234,10 +241,10 @@ SERVED: Mapping[str, Reason] = {
 
 CODES: Mapping[str, Reason] = {
     "missing_key": Reason("the upload came without its key", "see whether a proxy removes the header Authorization"),
-    "unknown_key": Reason("the server does not know the DSN's key", f"{_KEY}; what waits is kept for two days"),
+    "unknown_key": Reason("the server does not know the DSN's key", f"{_KEY}; what waits on disk is kept for two days"),
     "other_app": Reason(
         "the DSN is not that of this app",
-        "write the DSN that `deniable serve` prints for it; what waits is kept for two days",
+        "write the DSN that `deniable serve` prints for it; what waits on disk is kept for two days",
     ),
     **dict.fromkeys(
         ("not_found", "serves_ingest"),
@@ -358,4 +365,4 @@ def of_code(
 ) -> str:
     """Say why a server refused a report of a period."""
     about = REFUSALS.get(code) or CODES.get(code, _OTHER)
-    return f"{code}: {about.happened}"
+    return f"{code}: {about.words()}"

@@ -191,7 +191,7 @@ class Capture:
 
         def settled(client: Client, timeout: float = 0) -> Arrival:  # noqa: ARG001
             sent, dropped = self._outcomes["sent"], {name: number for name, number in self._outcomes.items() if name != "sent"}
-            why = "; ".join(ANSWERS[reason].happened for reason in dropped)
+            why = "; ".join(ANSWERS[reason].words() for reason in dropped)
             return Arrival(sent=sent, dropped=dropped, why=why if self._outcomes else "nothing was recorded")
 
         async def settled_async(client: Client, timeout: float = 0) -> Arrival:  # noqa: ARG001, ASYNC109

@@ -15,8 +15,8 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any, Self
 
 from deniable.errors import ConfigurationError
-from deniable.messages.plural import plural
-from deniable.messages.reasons import ANSWERS, of_answer, of_refusal
+from deniable.messages.plural import few, plural
+from deniable.messages.reasons import ANSWERS, LATER, of_answer, of_refusal
 from deniable.registry import Registry, load
 from deniable.testing.intake import check, identify, inflate
 from deniable.testing.seen import SentReport
@@ -120,10 +120,13 @@ class StubServer:
     ----------
     envelope : bytes or None
         The signed registry that ``GET /v1/registry`` serves; None for an answer of 404.
+    in_vain : list of str
+        What each `wait` said that did not get its reports in time. With the fixture, pytest shows it below a test that fails.
     """
 
     def __init__(self, registry: str | Path | Registry | None = None, *, key: str = "pk_stub") -> None:
         self.envelope: bytes | None = None
+        self.in_vain: list[str] = []
         self._key = key
         self._registry: Registry | None = None
         if registry is not None:
@@ -204,7 +207,11 @@ class StubServer:
             if not left:
                 break
         came = f"{plural(len(self.reports), 'report')} of {reports} came"
-        return Wait(in_time, len(self.reports), came if in_time else "; ".join([came, *self._lack()]))
+        if in_time:
+            return Wait(in_time, len(self.reports), came)
+        says = "; ".join([came, *self._lack()])
+        self.in_vain.append(says)
+        return Wait(in_time, len(self.reports), says)
 
     def _lack(self) -> Iterator[str]:
         """Say what did not come and why, as far as this server and the client of this process know."""
@@ -228,6 +235,11 @@ class StubServer:
         if counts["pending"]:
             tried = any(attempt.code for attempt in self.attempts)
             yield f"{plural(counts['pending'], 'report')} {'kept for another try' if tried else 'not sent yet'}"
+        if counts["waiting"]:
+            sender = deniable._client and deniable._client._session and deniable._client._session.sender  # noqa: SLF001 - our own
+            metrics = [metric for what, metric in sorted(sender.unsent) if what == "waiting"] if sender else []
+            named = f" ({few(metrics)})" if metrics else ""
+            yield f"{plural(counts['waiting'], 'report')} may not travel yet{named}: {LATER.words()}"
         if not (counts["recorded"] or counts["disabled"] or self.attempts):
             yield "the client of this process has recorded nothing"
 

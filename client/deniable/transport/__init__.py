@@ -47,7 +47,7 @@ Exit = Literal["auto", "wait", "spool", "helper"]
 
 _EXIT_SECONDS = 1.0
 _YOUNG = 10.0  # seconds; a program that ends sooner does not wait for a server
-_SPOOL_SHARE = 0.25  # share of the time to close that is kept for the spool
+_END_SHARE = 0.25  # share of the time to close that is kept for what is left
 _PURGE_SECONDS = 1.0
 
 
@@ -287,9 +287,8 @@ class Sender:
     def close(self, timeout: float) -> bool:
         """Stop for good: within `timeout` seconds send what is queued, and keep the rest in the spool."""
         deadline = time.monotonic() + timeout
-        # A quarter of this time is kept for the spool.
-        reserve = _SPOOL_SHARE * timeout if self._spool is not None else 0.0
-        self.flush(timeout - reserve, again=False)
+        # A quarter of this time is kept for what is left: it goes to the spool, or is counted as lost where there is none.
+        self.flush((1 - _END_SHARE) * timeout, again=False)
         with self._orders.changed:
             target = self._outbox.submitted
             self._end(deadline - time.monotonic())

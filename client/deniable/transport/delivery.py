@@ -11,7 +11,7 @@ from deniable.frozen import dataclass, field
 from deniable.messages.log import log
 from deniable.messages.notice import warn_once
 from deniable.messages.plural import few
-from deniable.messages.reasons import FAILURES, of_answer, of_code, of_refusal
+from deniable.messages.reasons import FAILURES, of_answer, of_refusal
 from deniable.source import jitter
 from deniable.transport.failures import failure
 from deniable.transport.http import UnreachedError
@@ -19,7 +19,7 @@ from deniable.wire.addresses import PROBLEM
 from deniable.wire.report import grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from deniable.device.journal import Journal
     from deniable.messages.reasons import Reason
@@ -106,11 +106,12 @@ class Delivery:
         """Try until an answer is final, no tries are left, or the batch must not be sent any more."""
         answer: Any = None
         status = _NO_ANSWER
-        self._note(None)
         seconds, seen = 0.0, False
         for attempt in range(tries):
             if not self._wait(seconds):
                 break
+            if not attempt:
+                self._note(None)  # not before: while this batch waits for the server's Retry-After, that is why
             try:
                 status, headers, answer = self._try(batch)
                 seen = True
@@ -119,11 +120,12 @@ class Delivery:
                 self._complain(error)
             if not _again(status, answer):
                 break
-            if status != _NO_ANSWER:
-                self._note(_refused(status, answer))  # at once: the last try may come after the app has ended
+            pause = _retry_after(headers)
+            if status != _NO_ANSWER:  # at once: the last try may come after the app has ended
+                self._note(_refused(status, answer) + _until(pause))
             # At random, so that devices that failed at one moment do not come back at one moment.
             seconds = jitter(min(_LONGEST_WAIT, 2.0**attempt))
-            self._not_before = time.monotonic() + _retry_after(headers)
+            self._not_before = time.monotonic() + pause
         verdict = _verdict(batch, status, answer, seen=seen)
         if verdict.kind == "refused":
             self._note(verdict.why)
@@ -170,7 +172,7 @@ class Delivery:
         if not (self._orders.purged or self._orders.to_disk):
             reason = "ended" if self._orders.abandoned else failure(error)
             reason = "no_tls_here" if reason == "no_tls" and self._dsn.local else reason
-            words = FAILURES[reason].words()
+            words = FAILURES[reason].words() + (f": {self._dsn.by_http}" if reason == "no_tls_here" else "")
             warn_once(self._dsn.url, reason, words)
             self._note(f"{self._dsn.url}: {words}")
 
@@ -197,31 +199,27 @@ def _ours(answer: Any) -> bool:
 def _verdict(batch: Batch, status: int, answer: Any, *, seen: bool = True) -> Verdict:
     document = answer if isinstance(answer, dict) else {}
     reports = len(batch.reports)
-    refusals = _refusals(batch, document.get("errors"))
+    refusals, lines = _refusals(batch, document.get("errors"))
     if status == _ACCEPTED:
         accepted = document.get("accepted")
         # The server has the batch, whatever number it names. So nothing of it is sent again.
         if type(accepted) is not int or not 0 <= accepted <= reports:
             accepted = reports
-        why = "" if accepted == reports else _why(refusals, status, document)
+        why = "" if accepted == reports else _why(lines, status, document)
         return Verdict("accepted", status, accepted, refusals, why)
     if status == _TOO_LARGE and reports > 1:
         return Verdict("large", status)
     if _again(status, answer):
         log.info("deniable: %d reports not delivered yet", reports)
         return Verdict("later", status, seen=seen)
-    why = _why(refusals, status, document)
+    why = _why(lines, status, document)
     kind: Literal["refused", "dropped"] = "refused" if status in _STOP else "dropped"
     return Verdict(kind, status, refusals=refusals, why=why, code=_code(document) or "")
 
 
-def _why(refusals: Counter[str], status: int, document: dict[str, Any]) -> str:
-    """Return why a server did not take all of an upload. What it refused of some metrics was told with each of them."""
-    metrics: dict[str, list[str]] = {}
-    for metric, code in (refusal.split(": ") for refusal in sorted(refusals)):
-        metrics.setdefault(code, []).append(metric)
-    words = [f"{few(names)}: {of_code(code)}" for code, names in metrics.items()]
-    return f"the server refused {'; '.join(words)}" if refusals else _refused(status, document)
+def _why(refusals: Sequence[str], status: int, document: dict[str, Any]) -> str:
+    """Return why a server did not take all of an upload. What it refused of some metrics was logged with their names."""
+    return f"the server refused {'; '.join(refusals)}" if refusals else _refused(status, document)
 
 
 def _refused(status: int, answer: Any) -> str:
@@ -233,8 +231,9 @@ def _refused(status: int, answer: Any) -> str:
     return f"status {status}: {words}"
 
 
-def _refusals(batch: Batch, errors: Any) -> Counter[str]:
-    """Count the reports that a server says it refused, and log why. The server may lie, so metrics are named from the batch."""
+def _refusals(batch: Batch, errors: Any) -> tuple[Counter[str], list[str]]:
+    """Count the reports that a server says it refused, and log why; return the words also."""
+    # The server may lie, so metrics are named from the batch.
     refused: Counter[str] = Counter()
     groups = grouped(batch.reports) if errors else []
     lines: dict[tuple[str, str], list[str]] = {}
@@ -248,7 +247,7 @@ def _refusals(batch: Batch, errors: Any) -> Counter[str]:
         lines.setdefault((code, _words(error, of_refusal(code))), []).append(stratum.metric)
     for about, metrics in lines.items():
         warn_once(metrics, *about)
-    return refused
+    return refused, [f"{few(metrics)}: {code}: {words}" for (code, words), metrics in lines.items()]
 
 
 def _code(document: dict[str, Any]) -> str | None:
@@ -261,6 +260,11 @@ def _words(document: dict[str, Any], reason: Reason) -> str:
     """Return a reason with the server's own words, cut."""
     detail = document.get("detail")
     return reason.words(f"it says {ascii(detail)[:_LONGEST_DETAIL]}" if isinstance(detail, str) else "")
+
+
+def _until(pause: float) -> str:
+    """Say until when a server asks to wait; empty if it does not."""
+    return f"; it asks to wait until {time.strftime('%H:%M:%S', time.localtime(time.time() + pause))}" if pause else ""
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:

@@ -24,6 +24,10 @@ class Block(Protocol):
     """A block of the app whose time is to be reported."""
 
     @property
+    def metric(self) -> str:
+        """The id of its metric."""
+
+    @property
     def ended(self) -> bool:
         """Whether its time is known."""
 
@@ -161,7 +165,8 @@ class Outbox:
         """Count the reports that are queued or in flight as pending, and others as waiting, by metric as far as it is known."""
         flying = self.submitted - self.settled - len(self._queue)
         pending = [*self._queue, *(self._taken if flying == len(self._taken) else ())]
-        return by_metric("pending", pending) + by_metric("waiting", (each.report for each in self._later if each.report))
+        blocks = Counter(("waiting", each.block.metric) for each in self._later if each.block)
+        return by_metric("pending", pending) + by_metric("waiting", (each.report for each in self._later if each.report)) + blocks
 
     def settle(self, outcome: str, reports: int, of: Iterable[Report] = ()) -> None:
         """Count reports that are no longer queued or in flight; `of` are those whose metrics are known."""

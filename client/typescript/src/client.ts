@@ -109,7 +109,6 @@ export class Telemetry<S extends Sheet> {
   #budget!: Budget;
   #sender!: Sender;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #closed = false;
 
   constructor(readonly options: Options<S>) {
     this.#now = options.now ?? Date.now;
@@ -168,13 +167,13 @@ export class Telemetry<S extends Sheet> {
       id,
       oracle: oracleOf(metric),
       segment: metric.segments.map((name) => `${name}=${segments[name]}`).join(),
-      delay: parseInt(metric.delay ?? "0") * ({ m: 60, h: 3600, d: 86_400 }[metric.delay?.at(-1) ?? ""] ?? 1),
+      delay: parseInt(metric.delay ?? "0") * ({ m: 60, h: 3600, d: 86_400 }[metric.delay?.at(-1) as string] ?? 1),
     };
   }
 
   /** Whether answers may be recorded now. */
   agreed(): boolean {
-    if (this.#disabled || this.#closed) return false;
+    if (this.#disabled) return false;
     try {
       return (typeof this.#consent === "function" ? this.#consent() : this.#consent) === true;
     } catch {
@@ -209,12 +208,13 @@ export class Telemetry<S extends Sheet> {
       // It is drawn before the answer is looked at.
       const wait = prepared.delay ? 1000 * chance.below(prepared.delay + 1) : 0;
       let at: bigint | null = null;
+      let undeclared = 0; // 1 if an option of a set is not declared
       try {
-        at = position(metric, answer);
+        at = position(metric, answer, () => (undeclared = 1));
       } catch {
         // an object of the app whose own methods fail is an undeclared answer
       }
-      if (at === null) this.#counts.undeclared++;
+      this.#counts.undeclared += at === null ? 1 : undeclared;
       let make: (state: State) => Made | string;
       if (metric.epsilon_permanent !== null) {
         // The position waits in memory for the transaction: only there it is known which response is kept for it.
@@ -291,7 +291,7 @@ export class Telemetry<S extends Sheet> {
 
   /** Send after a minute, give or take a random fifth. */
   #later(): void {
-    if (this.#timer !== undefined || this.#closed) return;
+    if (this.#timer !== undefined || this.#disabled) return;
     this.#timer = after(INTERVAL * (0.8 + 0.4 * jitter()), () => {
       this.#timer = undefined;
       void this.flush();
@@ -371,7 +371,7 @@ export class Telemetry<S extends Sheet> {
 
   /** Stop. What is unsent stays for the next page. */
   close(): void {
-    this.#closed = true;
+    this.#disabled ??= "closed";
     clearTimeout(this.#timer);
     this.#listen("removeEventListener");
   }

@@ -13,9 +13,9 @@ const REASONS: { readonly [reason: string]: string } = {
   unknown_metric: "",
   off: "",
   expired: "its collection has ended; write a later `expires` in metrics.toml, for the page and for the server",
-  not_sampled: "`sample` has left this answer out; that is normal",
+  not_sampled: "`sample` has left this answer out; that is normal; for more reports raise `sample` in metrics.toml",
   this_period:
-    "this browser has made its reports of this period; that is normal. To record once more while you develop, open a private window",
+    "this answer was left out: this browser has already reported in this period; that is expected: each person counts that often. To record once more while you develop, open a private window",
   budget:
     "there is no budget left for it now. A browser that is new earns its budget in 30 days, and answers one question at first. To try all that keep no answer while you develop, pass state: \"memory\"",
   queue_full: "too many reports wait to be sent; see whether the server answers, and record less",
@@ -30,8 +30,8 @@ const SWAPPED = "the arguments are swapped; write the metric first, and then the
 const REMEDIES: { readonly [code: string]: string } = {
   no_answer: `no answer came; start the server (\`deniable serve\`) at the DSN's host and port. If it runs, the page's policy needs it in connect-src, and DENIABLE_CORS_ORIGINS the page's origin; or an extension of the browser blocks it; ${KEPT}`,
   no_tls: `no answer came by https://; write http:// in the DSN if the server of this machine has no TLS, as \`deniable serve\` has none. Else see whether the browser trusts its certificate; ${KEPT}`,
-  unknown_key: "write the DSN that `deniable serve` prints",
-  other_app: "write the DSN that `deniable serve` prints for this app",
+  unknown_key: "the server does not know the DSN's key; write a key into the DSN that the server knows, such as the one that `deniable serve` prints",
+  other_app: "the DSN is not that of this app; write the DSN that `deniable serve` prints for it",
   unknown_metric: REGISTRY,
   unknown_version: REGISTRY,
   definition_mismatch: `if you changed the metric, raise its version; ${REGISTRY}`,
@@ -75,6 +75,7 @@ export function watch(client: Client, record: Record_): Record_ {
     return response;
   };
   if (client.stats().disabled !== null) tell(() => ofAnswer(client, "disabled", "", undefined));
+  else tell(() => [["all metrics", "dsn", ofDsn(options) && `the DSN ${ofDsn(options)}; nothing arrives meanwhile`]]);
   tell(() => Object.keys(client.stats().off).flatMap((id) => ofAnswer(client, "off", id, undefined)));
   let before: Promise<unknown> = Promise.resolve();
   return (id, answer) => {
@@ -85,8 +86,7 @@ export function watch(client: Client, record: Record_): Record_ {
       const reason = Object.keys(now.dropped).find((each) => each in REASONS && now.dropped[each] !== dropped[each]);
       const { strict } = options;
       if (!queued && reason) tell(() => ofAnswer(client, reason, id, answer), strict && ["off", "unknown_metric"].includes(reason));
-      // An option that counts as `other` is no undeclared answer to the client; to a developer it is a mistake all the same.
-      if (now.undeclared > undeclared || (queued && unlisted(client.options.registry.metrics[id]!, answer))) tell(() => ofAnswer(client, "undeclared", id, answer), strict);
+      if (now.undeclared > undeclared) tell(() => ofAnswer(client, "undeclared", id, answer), strict);
       else if (queued) tell(() => ofAnswer(client, "clipped", id, answer));
       return queued;
     };
@@ -104,10 +104,9 @@ function ofAnswer(client: Client, reason: string, id: string, answer: unknown): 
   const { off, disabled } = client.stats();
   if (reason === "disabled") {
     const sealed = registry.relay ? ". Reports of this app are sealed for a relay, which a page cannot do" : "";
-    const part = String(disabled).startsWith("the DSN is not") ? `: ${missing(client.options.dsn)}`
-      : String(disabled).startsWith("the DSN is for") ? ", as the registry of this page says; write the DSN that `deniable serve` prints for it"
-      : "";
-    return [["all metrics", reason, `the client is off: ${disabled}${part}${sealed}; nothing is recorded meanwhile`]];
+    const wrong = String(disabled).startsWith("the DSN ") && ofDsn(client.options);
+    const why = wrong ? `the DSN ${wrong}` : disabled === "closed" ? "close() was called; call it at the end only" : disabled;
+    return [["all metrics", reason, `the client is off: ${why}${sealed}; nothing is recorded meanwhile`]];
   }
   if (reason === "off") return [[id, reason, `the metric is off: ${off[id]}${MENDED[off[id]!] ?? segments(client.options, metric)}`]];
   if (reason === "unknown_metric") {
@@ -121,16 +120,33 @@ function ofAnswer(client: Client, reason: string, id: string, answer: unknown): 
   return [[alike ? "all metrics" : id, reason, REASONS[reason]!]];
 }
 
-/** Say what is wrong with a DSN that cannot be read, without its key. */
-function missing(dsn: unknown): string {
-  const [, scheme = "", key, host, path = ""] = /^(?:([a-z]+):\/\/)?(?:([^@/]*)@)?([^/?#]*)(.*)$/is.exec(String(dsn ?? "").trim())!;
-  if (!/^https?$/.test(scheme)) return "it does not begin with https:// or http://";
-  if (!key) return "it has no key before its host; copy the DSN that `deniable serve` prints";
-  if (/^[rax]k_/.test(key)) return "its key is one that no page may hold; write the app's ingest key (pk_...), which is public";
-  if (!/^[\w-]+$/.test(key)) return "it has more than the public key before its host";
-  if (!host) return "it has no host";
-  if (!/\/[a-z0-9_.-]{1,80}\/?$/.test(path)) return "it does not end with the app's name, as `app` in metrics.toml says it";
-  return scheme === "http" ? "http:// leads to this machine only; write https://" : "its host or its path cannot be read";
+const COPY = "copy the one of your server, which `deniable serve` prints";
+
+/** Say what is wrong with a DSN, and write the one that works as far as it is known, without a key; empty if nothing is wrong. */
+function ofDsn({ dsn, registry: { app } }: Options<Sheet>): string {
+  const text = String(dsn ?? "").trim();
+  if (/^["'`]|["'`]$/.test(text)) return "has quotes around it: write it without them";
+  if (/\s/.test(text)) return "has white space in it: write it as one word";
+  const [, scheme = "", key, place = "", path = ""] = /^(?:([a-z]+):\/\/)?(?:([^@/]*)@)?([^/?#]*)(.*)$/is.exec(text)!;
+  const [, host = "", port] = /^(.*?)(?::(\d+))?$/.exec(place)!;
+  const here = /^(localhost|127(\.\d+){3}|\[::1\])$/i.test(host);
+  // What is before an @ is the key, and without one the host may be it.
+  const shown = host && (key || here) ? place : "host";
+  const works = `write it as ${here && scheme !== "https" ? "http" : "https"}://PUBLIC_KEY@${shown}/${app}`;
+  if (!/^https?$/.test(scheme)) return `does not begin with https:// or http://: ${works}`;
+  if (!key) return `has no key before its host: ${works}, with the key that \`deniable serve\` prints`;
+  if (/^[rax]k_/.test(key)) return "has a key that no page may hold: write the app's ingest key (pk_...), which is public";
+  if (/(^|\.)example\.(org|com|net)$/.test(host)) return `is that of an example: ${COPY}`;
+  if (/^((PUBLIC|YOUR)_)?KEY$|\.\.\.$|^[<{$]/.test(key)) return `has a placeholder where its key should be: ${COPY}`;
+  if (!/^[\w-]+$/.test(key)) return `has more than the public key before its host: ${works}`;
+  if (!host) return `has no host: ${works}`;
+  if (port && (port === "0" || Number(port) > 65535)) return `has port ${port}: write a number from 1 to 65535, as in the DSN that \`deniable serve\` prints`;
+  if (scheme === "http" && !here) return `leads to ${seen(host)} by http://, where anybody on the way can read what is sent: ${works}`;
+  const [, prefix = "", name] = /^((?:\/[^/?#]+)*)\/([a-z0-9_.-]{1,80})\/?$/.exec(path) ?? [];
+  if (!name) return `does not end with the app's name, but with ${seen(path)}: ${works}`;
+  if (/\/v1(\/|$)/.test(prefix)) return `has the path of an upload, which the SDK adds by itself: ${works}`;
+  if (name !== app) return `is for app ${seen(name)} and the registry for app ${seen(app)}: ${works}, or pass the registry of ${seen(name)}`;
+  return "";
 }
 
 /** What to do about a metric that is off, by why. */

@@ -3,7 +3,8 @@
 import type { Telemetry } from "./client.js";
 import type { Sheet, SheetMetric } from "./sheet.js";
 import type { Report } from "./wire/batch.js";
-import { unhex } from "./noise/chance.js";
+import { bigOf, unhex } from "./noise/chance.js";
+import { groupOf } from "./noise/mechanisms.js";
 
 /** All words of a receipt. A page may replace each, for example by another language's. */
 export const TEXTS = {
@@ -23,6 +24,9 @@ export const TEXTS = {
   period: "Period",
   report: "Report, which may be true or drawn at random",
   says: (answer: string): string => `says “${answer}”, `,
+  or: " or ",
+  chosen: { true: "yes", false: "no" } as { readonly [chosen: string]: string },
+  more: (count: number): string => `${count} more`,
   bytes: "sent as bytes ",
   left: (percent: number, month: string): string => `Privacy budget left for ${month}: ${percent}%`,
   waiting: (count: number): string => `Reports that wait to be sent: ${count}`,
@@ -57,12 +61,32 @@ function table(caption: string, headings: readonly string[], rows: readonly (rea
 
 const named = (value: unknown): string => (Array.isArray(value) ? value.join(", ") : String(value));
 
-/** The answer that a report says, where a report says one. */
-export function answerOf(metric: SheetMetric, payload: string): string | null {
+const MOST = 5; // answers that are named
+
+/** What a report says: an answer, answers of which one may be true, or options with yes and no; null where it names none. */
+export function answerOf(metric: SheetMetric, payload: string, texts: Texts = TEXTS): string | null {
   const { layout, values } = metric;
-  if (!values || layout.kind !== "index" || layout.rows !== 1 || layout.width !== values.length) return null;
-  const index = unhex(payload).reduceRight((number, byte) => number * 256 + byte, 0);
-  return index < values.length ? named(values[index]) : null;
+  if (!values) return null;
+  const content = bigOf(unhex(payload).reverse());
+  const options = optionsOf(metric, content);
+  const names = (places: readonly number[]): string[] => places.map((place) => named(values[place]));
+  if (options) return options.map(([place, chosen]) => `${names([place])[0]}: ${texts.chosen[String(chosen)]}`).join(", ");
+  if (layout.rows !== 1 || layout.width !== values.length) return null;
+  if (layout.kind === "index") return content < values.length ? named(values[Number(content)]) : null;
+  const said = names([...values.keys()].filter((place) => isSet(content, place)));
+  if (said.length === 0 || said.length === values.length) return null;
+  if (said.length > MOST) said.splice(MOST - 1, said.length, texts.more(said.length - MOST + 1));
+  return [said.slice(0, -1).join(", "), said.at(-1)].filter(Boolean).join(texts.or);
+}
+
+const isSet = (bits: bigint, place: number): boolean => ((bits >> BigInt(place)) & 1n) === 1n;
+
+/** The few options that a report is about, each with whether it says that it was chosen; null where a report is about all. */
+function optionsOf(metric: SheetMetric, content: bigint): [number, boolean][] | null {
+  if (!metric.mechanism.startsWith("sampled_")) return null;
+  const width = BigInt(metric.layout.width);
+  const [row, cell] = [Number(content / width), content % width];
+  return groupOf(metric, row).map((option, i) => [option, isSet(cell, i)]);
 }
 
 /** Milliseconds after which the receipt looks again at what was sent. */
@@ -189,7 +213,7 @@ export class Receipt extends Base {
 
   #report({ metric: id, payload }: Report, registry: Sheet): Node {
     const metric = Object.hasOwn(registry.metrics, id) ? registry.metrics[id] : undefined;
-    const answer = metric ? answerOf(metric, payload) : null;
+    const answer = metric ? answerOf(metric, payload, this.#texts) : null;
     // A line may break within a long report, also on a telephone.
     const code = make("code", {}, ...(payload.match(/.{1,8}/g) ?? []).flatMap((part) => [part, make("wbr", {})]));
     return make("span", {}, ...(answer === null ? [] : [this.#texts.says(answer)]), this.#texts.bytes, code);

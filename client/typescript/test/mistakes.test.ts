@@ -56,26 +56,34 @@ test("each mistake is named at once, with what to do, and once", async () => {
   }
 });
 
-test("of a DSN that cannot be read the missing part is named, and no key", async () => {
+test("what is wrong with a DSN is said with the one that works, and no key", async () => {
+  const mended = "write it as http://PUBLIC_KEY@localhost:8080/shop";
   for (const [dsn, words] of [
-    ["", /begin with https:/],
-    ["pk_canary@localhost:8080/shop", /begin with https:/],
-    ["http://localhost:8080/shop", /has no key before its host; copy the DSN that `deniable serve` prints/],
-    ["http://rk_canary@localhost:8080/shop", /key is one that no page may hold; write the app's ingest key/],
-    ["http://pk_canary:8@localhost:8080/shop", /more than the public key/],
-    ["https://pk_canary@/shop", /has no host/],
-    ["http://pk_canary@localhost:8080", /does not end with the app's name/],
-    ["http://pk_canary@localhost:8080/Shop", /does not end with the app's name/],
-    ["http://pk_canary@t.example/shop", /http:\/\/ leads to this machine only; write https:\/\//],
-    ["https://pk_canary@t.example//shop", /its host or its path cannot be read/],
+    ["", "does not begin with https:// or http://: write it as https://PUBLIC_KEY@host/shop;"],
+    ["pk_canary@localhost:8080/shop", `does not begin with https:// or http://: ${mended};`],
+    ['"http://pk_canary@localhost:8080/shop"', "has quotes around it: write it without them;"],
+    ["http://pk_canary @localhost:8080/shop", "has white space in it: write it as one word;"],
+    ["http://localhost:8080/shop", `has no key before its host: ${mended}, with the key that \`deniable serve\` prints;`],
+    ["https://pk_canary/shop", "has no key before its host: write it as https://PUBLIC_KEY@host/shop, with the key that"],
+    ["http://rk_canary@localhost:8080/shop", "has a key that no page may hold: write the app's ingest key (pk_...), which is public;"],
+    ["http://pk_canary:8@localhost:8080/shop", `has more than the public key before its host: ${mended};`],
+    ["https://PUBLIC_KEY@localhost:8080/shop", "has a placeholder where its key should be: copy the one of your server"],
+    ["https://pk_canary@telemetry.example.org/shop", "is that of an example: copy the one of your server"],
+    ["https://pk_canary@/shop", "has no host: write it as https://PUBLIC_KEY@host/shop;"],
+    ["http://pk_canary@localhost:80800/shop", "has port 80800: write a number from 1 to 65535"],
+    ["http://pk_canary@localhost:8080", `does not end with the app's name, but with "": ${mended};`],
+    ["http://pk_canary@localhost:8080/Shop", `does not end with the app's name, but with "/Shop": ${mended};`],
+    ["http://pk_canary@t.example/shop", 'leads to "t.example" by http://, where anybody on the way can read what is sent: write it as https://PUBLIC_KEY@t.example/shop;'],
+    ["https://pk_canary@t.example//shop", 'does not end with the app\'s name, but with "//shop": write it as https://PUBLIC_KEY@t.example/shop;'],
+    ["http://pk_canary@localhost:8080/v1/shop", `has the path of an upload, which the SDK adds by itself: ${mended};`],
+    ["http://pk_canary@localhost:8080/blog", `is for app "blog" and the registry for app "shop": ${mended}, or pass the registry of "blog";`],
   ] as const) {
     Object.assign(globalThis, { origin: "http://localhost" });
     const { record } = client({ dsn });
     await record("grr", "0");
-    const line = said().find((each) => each.includes("all metrics: disabled")) ?? "";
-    assert.match(line, /the client is off: the DSN is not https:\/\/PUBLIC_KEY@host\/app: /);
-    assert.match(line, words);
-    assert.ok(!line.includes("canary"));
+    const line = said().find((each) => each.includes(`the DSN ${words}`)) ?? "";
+    assert.match(line, /^deniable: all metrics: (disabled: the client is off: |dsn: )the DSN .* meanwhile$/, `${dsn}: ${lines.join()}`);
+    assert.ok(!lines.join().includes("canary"));
   }
   Reflect.deleteProperty(globalThis, "origin");
 });
@@ -84,8 +92,29 @@ test("a client that is off says at once what to do, before anything is recorded"
   client({ dsn: "http://pk_canary@localhost:8080/blog" });
   const found = () => said().find((each) => each.includes("all metrics: disabled"));
   for (let times = 0; !found() && times < 10_000; times++) await new Promise((resolve) => setTimeout(resolve, 5)); // words are loaded
-  const line = found() ?? "";
-  assert.match(line, /the DSN is for "blog", not "shop", as the registry of this page says; write the DSN that `deniable serve` prints/);
+  assert.match(found() ?? "", /the DSN is for app "blog" and the registry for app "shop": write it as http:/);
+});
+
+test("a client that was closed says so", async () => {
+  const { telemetry, record } = client();
+  telemetry.close();
+  assert.equal(await record("grr", "0"), false);
+  assert.deepEqual(telemetry.stats().dropped, { disabled: 1 });
+  assert.match(said()[0]!, /^deniable: all metrics: disabled: the client is off: close\(\) was called; call it at the end only; nothing /);
+});
+
+test("an undeclared answer is counted once, also where an option of a set counts as another one", async () => {
+  for (const [id, answer, undeclared] of [
+    ["set", ["a"], 0],
+    ["set", ["a", "q", "r"], 1],
+    ["set", new Set(["q"]), 1],
+    ["joint_set", ["q"], 1],
+    ["oue", "A", 1],
+  ] as const) {
+    const { telemetry, record } = client({ dsn: AWAY });
+    await record(id, answer);
+    assert.equal(telemetry.stats().undeclared, undeclared, `${id} ${[...answer].join()}`);
+  }
 });
 
 test("a DSN may have white space around it and a slash at its end", async () => {
@@ -115,7 +144,7 @@ test("whatever drops an answer says so", async () => {
   const poor = { ...WIRE, budget: { per_month: 0, lifetime: 0 } };
   const over = { ...WIRE, metrics: { grr: { ...WIRE.metrics["grr"]!, expires: "2020-01-01" } } };
   for (const [options, line, times] of [
-    [{}, /^deniable: grr: this_period: this browser has made its reports of this period; that is normal/, 2],
+    [{}, /^deniable: grr: this_period: this answer was left out: this browser has already reported in this period; that is expected: /, 2],
     [{ consent: false }, /^deniable: all metrics: no_consent: nobody has agreed, .* call setConsent\(true\)/, 1],
     [{ registry: poor }, /^deniable: grr: budget: there is no budget left for it now/, 1],
     [{ registry: over }, /^deniable: grr: expired: its collection has ended; /, 1],
@@ -138,7 +167,7 @@ test("what a server refuses, and that none answers, is said with the metric and 
   const problem = (code: string, detail: string) => ({ type: `urn:deniable:problem:${code}`, code, detail });
   const errors = [{ group: 0, code: "definition_mismatch", count: 1, detail: "the device's registry differs" }];
   for (const [answer, why, line, left] of [
-    [Response.json(problem("other_app", "the key is of app blog"), { status: 403 }), "other_app", /^deniable: upload: other_app: the key is of app blog; write the DSN that `deniable serve` prints for this app$/, 1],
+    [Response.json(problem("other_app", "the key is of app blog"), { status: 403 }), "other_app", /^deniable: upload: other_app: the key is of app blog; the DSN is not that of this app; write the DSN that `deniable serve` prints for it$/, 1],
     [Response.json({ ...problem("all_rejected", "none"), errors }, { status: 422 }), "all_rejected", /^deniable: grr: definition_mismatch: the device's registry differs; if you changed the metric, raise its version; write the registry of this page anew/, 0],
     [Response.json({ accepted: 0, rejected: 1, errors }, { status: 202 }), "definition_mismatch", /^deniable: grr: definition_mismatch: /, 0],
   ] as const) {

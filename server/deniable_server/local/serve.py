@@ -129,10 +129,10 @@ class _Files:
         enough = all(self._stack.numbers <= Counter(each.role for each in every) for every in running.values())
         if enough and not behind:
             numbers = ", ".join(plural(n, role) for role, n in self._stack.numbers.items())
-            print(f"{self._registry.names} is in use from now on: {numbers} have read it", file=sys.stderr, flush=True)
+            print(f"The edited registry is in use from now on: {numbers} have read it", file=sys.stderr, flush=True)
         elif time.monotonic() > self._until:
             who = f"by {', '.join(behind)}" if behind else "by a process that does not say what it runs"
-            line = f"{self._registry.names} was not read {who}: see `deniable doctor`"
+            line = f"The edited registry was not read {who}: see `deniable doctor`"
             print(line, file=sys.stderr, flush=True)
         else:
             return

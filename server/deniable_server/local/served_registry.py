@@ -80,29 +80,27 @@ class ServedRegistry:
         """The identity of each app's registry as its file is now; empty if it cannot be read."""
         return {app: source.on_disk for app, source in self.sources.items()}
 
-    @property
-    def names(self) -> str:
-        """The names of the files."""
-        return " and ".join(dict.fromkeys(Path(path).name for path in published.paths(self._named.registry)))
-
     def look(self) -> Look | None:
         """Look at the files; None if there is nothing new to tell."""
         content = self._content()
         steady, self._last = content == self._last, content
         if content == self._seen or not steady:  # an editor may still be writing
             return None
+        edited = sorted(file for file in content.keys() | self._seen.keys() if content.get(file) != self._seen.get(file))
+        one, names = len(edited) == 1, " and ".join(dict.fromkeys(Path(file).name for file in edited))
+        were = f"{names} {'was' if one else 'were'} edited"
         self._seen = content
         if content == self._served:
-            return Look(f"{self.names} is again what is in use", changed=False)
+            return Look(f"{were}, and {'is' if one else 'are'} again what is in use", changed=False)
         try:
             changes = self._take(content)
         except (DeniableError, OSError) as error:
             reason = published.in_a_line(error)
-            line = f"{self.names} was edited and cannot be used, so the one before stays in use: {reason}"
+            line = f"{were} and cannot be used, so what was served before stays in use: {reason}"
             return Look(line, changed=False, fault=reason)
-        return Look(f"{self.names} was edited, and the processes read it: {changes}", changed=True)
+        return Look(f"{were}, and the processes read {'it' if one else 'them'}: {changes}", changed=True)
 
-    def _take(self, content: str) -> str:
+    def _take(self, content: Mapping[str, bytes]) -> str:
         """Check the files and copy them; return what changed. Raise if they cannot be used."""
         before = self.files
         files = sources.read(self._named, before.apps)
@@ -140,16 +138,12 @@ class ServedRegistry:
         link.replace(self._folder / "current")
         shutil.rmtree(self._folder / str(self._number - 2), ignore_errors=True)
 
-    def _content(self) -> str:
-        """Return a digest of all files."""
-        digest = sha256()
-        for path in (*published.paths(self._named.registry), *published.paths(self._named.signed_registry)):
-            for file in _files(path):
-                digest.update(f"{file}\n".encode() + _read(file))
-        for registry in self.registries.values():
-            for name in _lists(registry):
-                digest.update(f"{name}\n".encode() + _read(Path(registry.file).parent / name))
-        return digest.hexdigest()
+    def _content(self) -> Mapping[str, bytes]:
+        """Return a digest of each file."""
+        paths = (*published.paths(self._named.registry), *published.paths(self._named.signed_registry))
+        files = [file for path in paths for file in _files(path)]
+        lists = [Path(registry.file).parent / name for registry in self.registries.values() for name in _lists(registry)]
+        return {str(file): sha256(_read(file)).digest() for file in (*files, *lists)}
 
 
 def _put(file: Path, place: Path) -> None:

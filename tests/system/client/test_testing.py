@@ -167,6 +167,29 @@ def test_wait(deniable_stub_server):
     assert "1 passed" in done.stdout, done.stdout
 
 
+def test_a_failure_after_a_wait_in_vain_says_so(registry_file):
+    """A test that fails because the reports did not come shows why, also if it does not assert that they came."""
+    test = """
+import deniable
+
+def test_reports(deniable_stub_server):
+    deniable.init(registry="metrics.toml", consent=False, segments={"platform": "linux"})
+    deniable.record("ui.theme", "dark")
+    deniable_stub_server.wait(1, timeout=0)
+    assert len(deniable_stub_server.reports) == 1
+
+def test_none(deniable_stub_server):
+    assert not deniable_stub_server.wait(1, timeout=0)
+"""
+    done = run_pytest(registry_file.parent, test)
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+    words = (
+        "wait: 0 reports of 1 came; 1 answer dropped as no_consent: nobody has agreed, so nothing is recorded; call set_consent"
+    )
+    assert done.stdout.count(words) == 1, done.stdout
+    assert done.stdout.count("wait: 0 reports") == 1, done.stdout
+
+
 def test_both_fixtures_in_one_test(registry_file):
     """Such a test fails at its setup in either order, says why, and leaves nothing behind for others."""
     test = """

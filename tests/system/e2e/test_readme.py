@@ -38,7 +38,7 @@ def stack(tmp_path_factory):
     (folder / "metrics.toml").write_text(f"{block('registry', 'toml')}\n{block('trial', 'toml')}", "utf-8")
     settings = Settings(
         registry=str(folder / "metrics.toml"),
-        ingest_keys="shop:PUBLIC_KEY",
+        ingest_keys="shop:pk_example_key",
         read_keys="shop:rk_example_key",
         dashboard="open",
     )
@@ -53,7 +53,7 @@ def read(stack, path):
 def test_the_sdk_example_reaches_the_page(stack, tmp_path):
     """The example, with this server's address, sends two reports that a trial shows at once, and explains itself."""
     example = block("sdk example", "python").replace(
-        "https://PUBLIC_KEY@telemetry.example.org/", f"http://PUBLIC_KEY@{stack.bind}/"
+        "https://PUBLIC_KEY@telemetry.example.org/", f"http://pk_example_key@{stack.bind}/"
     )
     (tmp_path / "metrics.toml").write_text(block("registry", "toml"), "utf-8")
     done = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
@@ -78,7 +78,7 @@ def test_the_first_report_of_a_served_app(stack, tmp_path):
     """The lines with which an operator tries the service say what the page says of them."""
     page = (ROOT / "docs" / "how-to" / "operate" / "first-service.md").read_text("utf-8")
     (lines,) = re.findall(r"<!-- first report -->\n```python\n(.*?)```", page, re.DOTALL)
-    here = lines.replace("https://pk_...@telemetry.shop.example/", f"http://PUBLIC_KEY@{stack.bind}/")
+    here = lines.replace("https://pk_...@telemetry.shop.example/", f"http://pk_example_key@{stack.bind}/")
     (tmp_path / "metrics.toml").write_text(block("registry", "toml"), "utf-8")
     done = subprocess.run([sys.executable, "-c", here], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr) == ("arrived: 1 report (ui.theme)\n", "")
@@ -160,5 +160,5 @@ def test_pages_of_a_served_instance(stack):
     assert requests.get(f"{stack.url}/readyz", timeout=60).json()["status"] == "ok"
     assert read(stack, "/api/v1/metrics").status_code == 200
     assert requests.get(f"{stack.url}/", timeout=60).status_code == 200
-    empty = requests.post(f"{stack.url}/v1/reports", data=b"", headers={"Authorization": "Bearer PUBLIC_KEY"}, timeout=60)
+    empty = requests.post(f"{stack.url}/v1/reports", data=b"", headers={"Authorization": "Bearer pk_example_key"}, timeout=60)
     assert empty.json()["code"] == "idempotency_key"

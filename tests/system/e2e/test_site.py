@@ -197,7 +197,7 @@ def test_every_mechanism_has_a_page(monkeypatch):
     assert "| ln 3 | 3.0000 | 0.87 points | 1 |" in pages["reference/mechanisms/coin.md"]
     assert "## `registry`" in pages["reference/commands.md"]
     assert "| `DENIABLE_DSN` |" in pages["reference/variables.md"]
-    assert "| `this_period` | the device has already made" in pages["reference/reasons.md"]
+    assert "| `this_period` | this answer was left out: the device has already reported" in pages["reference/reasons.md"]
 
 
 def test_the_map_of_accuracy(monkeypatch, tmp_path):

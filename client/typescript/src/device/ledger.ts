@@ -22,11 +22,7 @@ export function budgetOf(sheet: Sheet, forgets: boolean): Budget {
   return { ...sheet.budget, grant: forgets ? Math.max(0, ...costs) : null };
 }
 
-const sum = (numbers: Iterable<number>): number => {
-  let total = 0;
-  for (const number of numbers) total += number;
-  return total;
-};
+const sum = (numbers: readonly number[]): number => numbers.reduce((total, number) => total + number, 0);
 
 export const spentIn = (state: State, month: string): number => sum(Object.values(state.spends[month] ?? {}));
 export const spentEver = (state: State): number => sum(Object.values(state.accounts).map((account) => account.spent));
@@ -41,7 +37,8 @@ export function spend(state: State, metric: SheetMetric, budget: Budget, now: nu
   if (period < account.period || (period === account.period && account.reports >= most)) return "this_period";
   const month = monthOf(now, metric.period as Period);
   const before = state.spends[month]?.[tag] ?? 0;
-  let [ever, inMonth] = [0, 0];
+  let ever = 0;
+  let inMonth = 0;
   if (sampled) {
     // The first report of a kept metric spends its whole reserve. So what is left does not show how many answers there were.
     ever = permanent ? Math.max(0, (allowance.lifetime ?? allowance.month) - account.spent) : allowance.cost;

@@ -160,16 +160,16 @@ const numbers: Draw = (oracle, at, chance) => {
   return [0, (cell + BigInt(inside ? a : length + b)) % BigInt(oracle.width)];
 };
 
+/** The options that a row of sampled options is about. */
+export function groupOf({ mechanism, values, constants }: SheetMetric, row: number): number[] {
+  const options = [...values!.keys()];
+  if (mechanism === "sampled_pair") return options.flatMap((one) => options.slice(one + 1).map((other) => [one, other]))[row]!;
+  return [...options.slice(row), ...options].slice(0, constants["size"] as number);
+}
+
 const sampled: Draw = (oracle, at, chance) => {
   const row = chance.below(oracle.rows);
-  const options = oracle.metric.values!.length;
-  let group = Array.from({ length: oracle.metric.constants["size"] as number }, (_, i) => (row + i) % options);
-  if (oracle.metric.mechanism === "sampled_pair") {
-    let f = 0;
-    let before = 0;
-    while (before + options - 1 - f <= row) before += options - 1 - f++;
-    group = [f, f + 1 + row - before];
-  }
+  const group = groupOf(oracle.metric, row);
   const cell = group.reduce((sum, option, i) => sum + (Number((at >> BigInt(option)) & 1n) << i), 0);
   return shiftedRow(oracle, row, cell, chance);
 };

@@ -15,11 +15,14 @@ export function domainOf(metric: SheetMetric): bigint {
   return metric.type === "set" ? 1n << count : count;
 }
 
-/** Find the position of an answer, before a number is rounded to an end; null of one that is not declared. */
-export function position(metric: SheetMetric, answer: unknown): bigint | null {
+/**
+ * Find the position of an answer, before a number is rounded to an end; null of one that is not declared. `replaced` is called
+ * for each option of a set that counts as `other`.
+ */
+export function position(metric: SheetMetric, answer: unknown, replaced?: () => void): bigint | null {
   if (metric.type === "number") return ofNumber(metric, answer);
   const meant = answer ?? metric.none;
-  if (metric.type === "set") return ofSet(metric, meant);
+  if (metric.type === "set") return ofSet(metric, meant, replaced);
   if (metric.type === "string") return typeof meant === "string" ? ofText(meant, metric.max_length!) : null;
   if (metric.type === "key") {
     const key = typeof meant === "bigint" ? meant : Number.isSafeInteger(meant) ? BigInt(meant as number) : -1n;
@@ -52,13 +55,13 @@ const sameList = (value: readonly string[], answer: unknown): boolean =>
 
 const MOST_UNDECLARED = 1000; // options of an answer beyond the declared ones
 
-function ofSet(metric: SheetMetric, answer: unknown): bigint | null {
+function ofSet(metric: SheetMetric, answer: unknown, replaced?: () => void): bigint | null {
   if (!Array.isArray(answer) && !(answer instanceof Set)) return null;
   const options: unknown[] = [...answer];
   if (options.length > metric.values!.length + MOST_UNDECLARED) return null;
   let bits = 0n;
   for (const option of options) {
-    const at = place(metric, option) ?? (metric.other === null ? null : place(metric, metric.other));
+    const at = place(metric, option) ?? (replaced?.(), place(metric, metric.other));
     if (at === null) return null;
     bits |= 1n << at;
   }

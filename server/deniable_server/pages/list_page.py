@@ -178,7 +178,8 @@ class Effects(NamedTuple):
     """What is found in experiments."""
 
     says: str
-    any: bool  # whether any shows an effect
+    found: list[tuple[str, str]]  # metrics with the clearest effects, and each effect in a sentence
+    more: str  # which others have one
 
 
 def effects(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary]) -> Effects | None:
@@ -191,7 +192,7 @@ def effects(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summ
         sources,
         lambda missing: {id_: clearest(Published.of_each(app, app.versions_of(id_))) for id_ in missing},
     )
-    differences = {f"{id_} on {name}": one for id_, each in by_metric.items() for name, one in each.items()}
+    differences = {(id_, name): one for id_, each in by_metric.items() for name, one in each.items()}
     if not differences:
         return None
     every = sum(with_arms.values())  # All are tested together (Bonferroni), whichever are on this page.
@@ -199,12 +200,18 @@ def effects(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summ
         (name for name, one in differences.items() if one.p_value * every <= _ALPHA), key=lambda name: differences[name]
     )
     if not effective:
-        return Effects(f"No effect found in {plural(len(differences), 'experiment')} so far.", any=False)
-    named = [f"{name} ({differences[name].says})" for name in effective[:_MOST_NAMED]]
-    names = [*named, *([f"{len(effective) - _MOST_NAMED} more"] if len(effective) > _MOST_NAMED else [])]
+        return Effects(f"No effect found in {plural(len(differences), 'experiment')} so far", [], "")
     how = "shows" if len(effective) == 1 else "show"
-    says = f"{len(effective)} of {plural(len(differences), 'experiment')} {how} an effect: {figures.listed(names)}."
-    return Effects(says, any=True)
+    says = f"{len(effective)} of {plural(len(differences), 'experiment')} {how} an effect"
+    found = [(id_, f"{differences[id_, name].says}.") for id_, name in effective[:_MOST_NAMED]]
+    others = [f"{id_} on {name}" for id_, name in effective[_MOST_NAMED:]]
+    return Effects(says, found, _more(others, "Others with an effect"))
+
+
+def _more(names: Sequence[str], what: str) -> str:
+    """Name the others, of many some; empty if there are none."""
+    listed = [*names[:_MOST_OTHERS], *([f"{len(names) - _MOST_OTHERS} more"] if len(names) > _MOST_OTHERS else [])]
+    return f"{what}: {figures.listed(listed)}." if names else ""
 
 
 def _source(app: AppMetrics, id_: str, known: Mapping[Definition, Summary], today: date) -> tuple[object, ...]:
@@ -252,18 +259,11 @@ def groups(rows: Sequence[Row]) -> list[Group]:
     return [Group(state, TITLES[state], listed) for state, listed in by_state.items() if listed]
 
 
-class Moved(NamedTuple):
-    """Metrics that moved alike, as a sentence names them."""
-
-    names: list[tuple[str, str]]  # of each what moved, in words, and its id
-    when: str  # which way they went, and when
-
-
 class Headline(NamedTuple):
     """What is said of the metrics first."""
 
     says: str
-    moved: list[Moved]  # those that changed most surely
+    moved: list[tuple[str, str]]  # metrics that changed most surely, and each change in a sentence
     more: str  # which others changed
     waiting: str  # how many are not shown yet, and why
 
@@ -275,14 +275,10 @@ def headline(rows: Sequence[Row], refused: Mapping[str, str]) -> Headline:
     if len(waiting) == len(rows):
         return Headline("Nothing is shown yet", [], "", "")
     says = f"{len(changed)} of {plural(len(rows), 'metric')} changed" if changed else "No trend and no change beyond chance"
-    by_when: dict[str, list[tuple[str, str]]] = {}
-    for id_, move in [(each.id, each.moves[0]) for each in changed[:_MOST_NAMED]]:
-        by_when.setdefault(move.when, []).append((move.of, id_))
-    others = [each.id for each in changed[_MOST_NAMED:]]
-    names = [*others[:_MOST_OTHERS], *([f"{len(others) - _MOST_OTHERS} more"] if len(others) > _MOST_OTHERS else [])]
-    more = f"Others that changed: {figures.listed(names)}." if others else ""
+    moved = [(each.id, f"{each.moves[0].words}, {each.moves[0].between}.") for each in changed[:_MOST_NAMED]]
+    more = _more([each.id for each in changed[_MOST_NAMED:]], "Others that changed")
     waits = ""
     if waiting:
         why = ", and its reports are refused" if len(waiting) == 1 and waiting[0] in refused else ""
         waits = f"{plural(len(waiting), 'metric')} {'is' if len(waiting) == 1 else 'are'} not shown yet{why}"
-    return Headline(says, [Moved(names, when) for when, names in by_when.items()], more, waits)
+    return Headline(says, moved, more, waits)

@@ -14,7 +14,7 @@ from deniable_aggregator.answer.model.number import quantile_name
 from deniable_aggregator.answer.model.rows import unit_of
 from deniable_aggregator.answer.model.series import Trend
 from deniable_aggregator.answer.over_time import sentence
-from deniable_aggregator.answer.over_time.sentence import NAMES, closed_periods
+from deniable_aggregator.answer.over_time.sentence import closed_periods
 from deniable_aggregator.answer.readings.leading import between
 from deniable_server.pages import metric_page, number_page
 from deniable_server.pages.parts import chart, spark
@@ -95,21 +95,6 @@ class Move(NamedTuple):
     def between(self) -> str:
         """From when to when."""
         return figures.brief_range(self.result.since, self.result.last, self.series.period_length)
-
-    @property
-    def of(self) -> str:
-        """What moved, as it stands before the name of the metric; empty if it is yes."""
-        if self.line.value is True:
-            return ""
-        return (
-            f"{figures.quoted(self.line.label)} of " if self.line.kind == "share" else f"the {NAMES[self.line.kind].lower()} of "
-        )
-
-    @property
-    def when(self) -> str:
-        """Which way it went, and from when to when, as a sentence ends."""
-        moments = figures.moments(self.result.since, self.result.last, self.series.period_length)
-        return f"{'rose' if self.is_rise else 'fell'}{' on average' * self.is_trend} from {moments}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,11 @@ RULES = [
     (Measure(is_share=False, scale="log").signed, ((0.862, 1.098),), "a factor of 0.86 to 1.10"),
     (Measure(is_share=False, scale="log").signed, ((0.509, 1.78),), "a factor of 0.50 to 1.8"),
     (partial(Measure(is_share=False, scale="log").size, is_rise=True), ((1.004, 1.4),), "a factor of 1.004 to 1.40"),
+    # a difference with its sign; what rounds to none has no sign
+    (Measure(is_share=True).difference, (0.0012, (-0.04, 0.05)), "0"),
+    (Measure(is_share=True).difference, (0.023, (-0.02, 0.06)), "+2"),
+    (Measure(is_share=False, unit="km").difference, (1.23, (0.2, 2.3)), "+1.2\u202fkm"),
+    (Measure(is_share=False, scale="log").difference, (0.974, (0.862, 1.098)), "\N{MULTIPLICATION SIGN} 0.97"),
     # what few reports estimate is written as far as it is possible: a share in a sentence, and how far two are apart
     (Measure(is_share=True).possible, (1.32, (0.9, 1.74)), "100%"),
     (Measure(is_share=True).possible, (-0.12, (-0.2, -0.04)), "0%"),

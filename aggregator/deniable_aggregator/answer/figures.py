@@ -74,8 +74,9 @@ class Measure(NamedTuple):
         """Write a difference with its sign and as many digits as its interval allows, or on a logarithmic scale as a factor."""
         if self.scale == "log":
             return f"\N{MULTIPLICATION SIGN} {digits.written(value, digits.of_ratio(value, interval))}"
-        text = self.estimate(value, interval)
-        return f"{'+' if value > 0 else ''}{text.removesuffix('%') if self.is_share else text}"
+        if self.is_share:
+            return digits.written(100 * value, digits.of_share(stderr(interval)), "+")
+        return f"{digits.written(value, digits.of_number(value, interval), '+')}{_THIN + self.unit if self.unit else ''}"
 
     def most(self, intervals: Sequence[tuple[float, float]]) -> str:
         """Write how large differences of shares with these intervals are at most, rounded up."""
@@ -258,9 +259,15 @@ def days(
     return f"From {first.day} {first:%B}{'' if first.year == covered.last.year else f' {first.year}'} to {last}"
 
 
-def interval(level: float, *, together: bool = False) -> str:
-    """Name an interval: of one value alone, or one that holds together with those of all other values."""
-    return f"{100 * level:g}% interval{', all values at once' if together else ''}"
+def interval(level: float, *, together: bool = False, looks: bool = False) -> str:
+    """Name an interval: of one value alone or of all values at once, at one look or at every look.
+
+    Examples
+    --------
+    >>> interval(0.95), interval(0.95, together=True), interval(0.95, together=True, looks=True)
+    ('95% interval', '95% interval, all values at once', '95% interval, all values at once, at every look')
+    """
+    return f"{100 * level:g}% interval{', all values at once' * together}{', at every look' * looks}"
 
 
 def quoted(label: str) -> str:

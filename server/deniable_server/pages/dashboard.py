@@ -186,7 +186,7 @@ def comparison(id_: str) -> Response:
         links=visitor.remembered() | question,
         level=level,
         levels=sorted({*metric_page.LEVELS, level}),
-        refused=sentence(why),
+        **({"fault": sentence(why)} if why else {}),
         comparison=answer,
         view=answer and comparison_page.view(answer, measured.period_length),
     )

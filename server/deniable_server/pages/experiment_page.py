@@ -51,7 +51,6 @@ class ArmView(NamedTuple):
     scale: Scale  # of the rows
     rows: tuple[ArmRow, ...]
     p_value: float | None  # of the effect over all values; None if none is found
-    excluded: str  # effects outside of it are excluded
     verdict: str  # whether it is decided, and what it takes if it is not
     # followed, others: labels of the value that is followed, and of those that can be
     followed: str
@@ -150,7 +149,6 @@ def _arm(answer: ExperimentAnswer, course: ArmCourse, metric: Metric) -> ArmView
         scale=scale,
         rows=tuple(_rows(answer, comparison, scale, arm, row)),
         p_value=row.p_holm if row.differs else None,
-        excluded=measure_of(row, comparison).signed(row.simultaneous),
         verdict=course.verdict.says,
         followed=row.label,
         others=tuple(other.label for other in comparison.differences if other.value is not False and other.label != row.label),

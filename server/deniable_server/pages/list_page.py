@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from deniable.messages import reasons
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.measurement import latest
+from deniable_aggregator.answer.over_time import series
 from deniable_aggregator.answer.over_time.looks import clearest
 from deniable_aggregator.answer.over_time.recent import recent
 from deniable_aggregator.answer.select import Published
@@ -20,7 +22,7 @@ from deniable_aggregator.decode.multiple_testing import holm_adjusted
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.release import Summary
 from deniable_server.http import paging
-from deniable_server.pages import frame, visitor
+from deniable_server.pages import frame, series_page, visitor
 from deniable_server.pages.parts import memo, strip
 from deniable_server.pages.parts.row import TITLES, row
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from deniable.declared import Definition
     from deniable_aggregator.answer.app import AppMetrics
+    from deniable_aggregator.answer.model.series import Series
     from deniable_server.pages.parts.row import Row, State
     from deniable_server.service import App
 
@@ -233,11 +236,23 @@ def _new(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary
             app,
             each,
             courses.get(each.id),
+            _shifted(app, each.id, courses.get(each.id)),
             known.get(app.versions[each.id, each.version].definition, Summary()).n,
             today,
         )
         for each in measured
     }
+
+
+def _shifted(
+    app: AppMetrics,
+    id_: str,
+    course: Series | None,  # the last periods
+) -> str:
+    """Say which shifts of a metric were seen in its last periods, by the rule of its page; empty if none was."""
+    if course is None or course.least_shift is None or not course.periods:
+        return ""
+    return series_page.shifted_in_words(series(Published.of_each(app, app.versions_of(id_))), course.periods[0].period)
 
 
 def together(
@@ -270,12 +285,14 @@ class Headline(NamedTuple):
 
 def headline(rows: Sequence[Row], refused: Mapping[str, str]) -> Headline:
     """Say how many metrics changed, and which changed most surely; and how many are not shown yet."""
-    changed = sorted((each for each in rows if each.state == "changed"), key=lambda row: row.moves[0].p_holm)
+    changed = sorted(
+        (each for each in rows if each.state == "changed"), key=lambda row: row.moves[0].p_holm if row.moves else inf
+    )
     waiting = [each.id for each in rows if each.state == "unpublished"]
     if len(waiting) == len(rows):
         return Headline("Nothing is shown yet", [], "", "")
     says = f"{len(changed)} of {plural(len(rows), 'metric')} changed" if changed else "No trend and no change beyond chance"
-    moved = [(each.id, f"{each.moves[0].words}, {each.moves[0].between}.") for each in changed[:_MOST_NAMED]]
+    moved = [(each.id, each.says) for each in changed[:_MOST_NAMED]]
     more = _more([each.id for each in changed[_MOST_NAMED:]], "Others that changed")
     waits = ""
     if waiting:

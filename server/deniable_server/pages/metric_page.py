@@ -128,7 +128,7 @@ def _number_range(metric: Metric, data: MetricData | None) -> tuple[str, str] | 
     """Return the ends of the range of a number that is asked for, as they were written; None where there are no ranges."""
     if data is None or not number_range.has_ranges(metric):
         return None
-    above, _, at_most = (data.within or "").partition(JOINT)
+    above, _, at_most = (frame.typed().get("value") or data.within or "").partition(JOINT)
     return above, at_most
 
 

@@ -124,14 +124,14 @@ def _possible(number: Cell, least: float, most: float) -> Cell:
 
 
 def _figure(number: Cell, unit: str, low: Cell, high: Cell) -> str:
-    """Write a figure with the digits that pages choose: two of half the interval, and two of its own where that has no 0."""
+    """Write a figure with the digits that pages choose: the last is about its standard error, and two stand at least."""
     if not isinstance(number, float):
         return "" if number is None else str(number)
     if unit == "share":
         return f"{100 * number:.2f}%"
     known = isinstance(low, float) and isinstance(high, float)
-    reach = (high - low) / 2 if known else 0  # type: ignore[operator]
-    digits = 1 - floor(log10(reach)) if reach > 0 else 2
+    error = (high - low) / 4 if known else 0  # type: ignore[operator]
+    digits = max(-floor(log10(error)), 1 - floor(log10(max(abs(low), abs(high))))) if error > 0 else 2  # type: ignore[arg-type]
     if number > 0 and known and low > 0:  # type: ignore[operator]
         digits = max(digits, 1 - floor(log10(number)))
     return f"{round(number, digits):,.{max(digits, 0)}f} {unit}"

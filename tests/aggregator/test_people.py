@@ -17,6 +17,7 @@ from deniable import registry
 from deniable.commands.entry import main
 from deniable.declared import Declared
 from deniable.errors import ConfigurationError
+from deniable.registry import period
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.commands import simulate
@@ -305,7 +306,12 @@ def test_people_are_sent_into_a_trial(served, tmp_path, capsys):
     assert outcome["devices"] == 300
     assert {each["metric"] for each in outcome["rows"]} >= {"ui.theme", "startup.ms", "cart.and.coupon"}
     assert (tmp_path / "truth.csv").read_text("utf-8").startswith("metric,period,segment,value,people,truth\n")
-    assert store.simulated
+    begins = min(
+        period.bounds(stratum.period, metric.period)[0]
+        for metric in known.metrics.values()
+        for stratum in store.strata(metric.id)
+    )
+    assert store.simulated.startswith(f"{begins:%Y-%m-%d} to ")  # whole periods, although the days begin within some
     (entry,) = [each for each in map(json.loads, store.audit.between(0, -1)) if each["event"] == "reports.simulated"]
     assert entry["details"] == {"people": 300, "days": store.simulated}
     assert main(send) == 2

@@ -10,6 +10,7 @@ import pytest
 
 from deniable.messages.plural import plural
 from deniable.registry.answers import types
+from deniable_aggregator.answer import digits as rounding
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.figures import Measure
 from deniable_aggregator.answer.model.comparison import Differing
@@ -34,26 +35,39 @@ RULES = [
     (figures.listed, (["a", "b"],), "a and b"),
     (figures.listed, (["a", "b", "c"],), "a, b and c"),
     # digits by the standard error, no negative nought
-    (figures.share, (0.2112, 0.013), "21.1%"),
-    (figures.share, (0.2112, 0.13), "21%"),
-    (figures.share, (-0.0001, 0.01), "0.0%"),
-    (figures.share_range, ((0.186, 0.238), 0.013), "18.6 to 23.8%"),
+    (figures.share, (0.2112, 0.003), "21.1%"),
+    (figures.share, (0.2112, 0.021), "21%"),
+    (figures.share, (-0.0001, 0.01), "0%"),
+    # an interval is rounded outwards, so that it holds at least as often as it says
+    (figures.share_range, ((0.234, 0.319), 0.021), "23 to 32%"),
+    (figures.share_range, ((0.236, 0.312), 0.019), "23 to 32%"),
+    (figures.share_range, ((0.23, 0.32), 0.022), "23 to 32%"),
+    (figures.number_ends, ((398.2, 431.3), "ms"), ("398", "432\u202fms")),
+    (figures.number_ends, ((0.0, 450.0),), ("0", "450")),
     # sizes of differences, without a sign; where an interval holds no difference, only its far end is known
     (partial(Measure(is_share=True).size, is_rise=False), ((-0.076, -0.042),), "4.2 to 7.6 points"),
     (partial(Measure(is_share=True).size, is_rise=True), ((-0.001, 0.042),), "up to 4.2 points"),
     (partial(Measure(is_share=True).size, is_rise=False), ((-0.06, 0.001),), "up to 6.0 points"),
     (partial(Measure(is_share=False, unit="ms").size, is_rise=True), ((3, 5),), "3 to 5\u202fms"),
-    (partial(Measure(is_share=False, scale="log").size, is_rise=False), ((0.5, 0.8),), "a factor of 1.25 to 2"),
+    (partial(Measure(is_share=False, scale="log").size, is_rise=False), ((0.5, 0.8),), "a factor of 1.2 to 2.0"),
     (partial(Measure(is_share=False, scale="log").size, is_rise=True), ((0.8, 1.5),), "a factor of up to 1.5"),
     # intervals of differences with signs: an end that is not 0 is not written as 0, so that its side is seen
-    (Measure(is_share=True).signed, ((-0.0018, 0.0584),), "\N{MINUS SIGN}0.2 to +5.8 points"),
+    (Measure(is_share=True).signed, ((-0.0018, 0.0584),), "\N{MINUS SIGN}0.2 to +5.9 points"),
     (Measure(is_share=True).signed, ((0.0004, 0.0584),), "+0.04 to +5.84 points"),
-    (Measure(is_share=True).signed, ((-0.08, -0.02),), "\N{MINUS SIGN}8.0 to \N{MINUS SIGN}2.0 points"),
+    (Measure(is_share=True).signed, ((-0.08, -0.02),), "\N{MINUS SIGN}8 to \N{MINUS SIGN}2 points"),
     (Measure(is_share=False, unit="km").signed, ((-0.004, 1.76),), "\N{MINUS SIGN}0.004 to +1.760\u202fkm"),
-    (Measure(is_share=False, scale="log").signed, ((0.94, 1.2),), "a factor of 0.94 to 1.2"),
+    (Measure(is_share=False, scale="log").signed, ((0.94, 1.2),), "a factor of 0.94 to 1.20"),
+    (Measure(is_share=False, scale="log").signed, ((0.862, 1.098),), "a factor of 0.86 to 1.10"),
+    (Measure(is_share=False, scale="log").signed, ((0.509, 1.78),), "a factor of 0.50 to 1.8"),
+    (partial(Measure(is_share=False, scale="log").size, is_rise=True), ((1.004, 1.4),), "a factor of 1.004 to 1.40"),
+    # a difference with its sign; what rounds to none has no sign
+    (Measure(is_share=True).difference, (0.0012, (-0.04, 0.05)), "0"),
+    (Measure(is_share=True).difference, (0.023, (-0.02, 0.06)), "+2"),
+    (Measure(is_share=False, unit="km").difference, (1.23, (0.2, 2.3)), "+1.2\u202fkm"),
+    (Measure(is_share=False, scale="log").difference, (0.974, (0.862, 1.098)), "\N{MULTIPLICATION SIGN} 0.97"),
     # what few reports estimate is written as far as it is possible: a share in a sentence, and how far two are apart
     (Measure(is_share=True).possible, (1.32, (0.9, 1.74)), "100%"),
-    (Measure(is_share=True).possible, (-0.12, (-0.2, -0.04)), "0.0%"),
+    (Measure(is_share=True).possible, (-0.12, (-0.2, -0.04)), "0%"),
     (Measure(is_share=False, unit="ms").possible, (-3, (-4, -2)), "\N{MINUS SIGN}3\u202fms"),
     (partial(Measure(is_share=True).size, is_rise=True), ((0.3, 2.4),), "30 to 100 points"),
     (partial(Measure(is_share=True).size, is_rise=True), ((-0.3, 2.4),), "up to 100 points"),
@@ -107,15 +121,15 @@ FOUR = [row("EV", 0.17), row("UA", 0.168), row("B6", 0.166), row("9E", 0.02)]
 UNSEEN = [row("a", 0.2), row("b", 0.19, detected=False), row("c", 0.1)]
 YES_AND_NO = [row(label=False, share=0.8), row(label=True, share=0.2)]
 HEADLINES = [
-    (FOUR, [0], True, metric(), "“EV” is the most frequent answer: 17.00% (16.00 to 18.00%)."),
+    (FOUR, [0], True, metric(), "“EV” is the most frequent answer: 17.0% (16.0 to 18.0%)."),
     (
         FOUR,
         [0],
         True,
         metric("set"),
         (
-            "“EV” is the most frequent option: 17.00% (16.00 to 18.00%). "
-            "Next by estimate: “UA” 16.80% (15.80 to 17.80%) and “B6” 16.60% (15.60 to 17.60%)."
+            "“EV” is the most frequent option: 17.0% (16.0 to 18.0%). "
+            "Next by estimate: “UA” 16.8% (15.8 to 17.8%) and “B6” 16.6% (15.6 to 17.6%)."
         ),
     ),
     (
@@ -123,16 +137,16 @@ HEADLINES = [
         [0],
         True,
         metric("set"),
-        "“a” is the most frequent option: 20.00% (19.00 to 21.00%). Next by estimate: “c” 10.00% (9.00 to 11.00%).",
+        "“a” is the most frequent option: 20.0% (19.0 to 21.0%). Next by estimate: “c” 10.0% (9.0 to 11.0%).",
     ),
     (
         FOUR,
         [0, 1],
         True,
         metric(),
-        "“EV” and “UA” are the 2 most frequent answers: 15.80 to 18.00% each. Which is first cannot be told.",
+        "“EV” and “UA” are the 2 most frequent answers: 15.8 to 18.0% each. Which is first cannot be told.",
     ),
-    (FOUR, [0, 1, 2], False, metric(), "“EV”, “UA” and “B6” lead: 15.60 to 18.00% each. Which is first cannot be told."),
+    (FOUR, [0, 1, 2], False, metric(), "“EV”, “UA” and “B6” lead: 15.6 to 18.0% each. Which is first cannot be told."),
     (FOUR, [0, 1, 2, 3], False, metric(), "No clear leader: all 4 answers may be first."),
     (
         [row(str(at), 0.05) for at in range(20)],
@@ -141,13 +155,13 @@ HEADLINES = [
         metric(),
         "No clear leader: 12 of 20 answers may be first.",
     ),
-    (UNSEEN, [0, 1], False, metric(), "“a” and “b” lead: 18.00 to 21.00% each. Which is first cannot be told."),
+    (UNSEEN, [0, 1], False, metric(), "“a” and “b” lead: 18.0 to 21.0% each. Which is first cannot be told."),
     # what a search could not confirm is not named
     (UNSEEN, [0, 1], False, metric(discover=True), "No clear leader: 2 of 3 answers found may be first."),
-    ([row("a", 0.2)], [0], False, metric(), "20.00% answer “a” (19.00 to 21.00%)."),
-    (YES_AND_NO, [0], True, metric("boolean"), "20.00% answer “yes” (19.00 to 21.00%)."),
+    ([row("a", 0.2)], [0], False, metric(), "20.0% answer “a” (19.0 to 21.0%)."),
+    (YES_AND_NO, [0], True, metric("boolean"), "20.0% answer “yes” (19.0 to 21.0%)."),
     # of few reports the unbiased share is none that people can have
-    ([row(label=True, share=3.91)], [0], True, metric("boolean"), "100.00% answer “yes” (100.00 to 100.00%)."),
+    ([row(label=True, share=3.91)], [0], True, metric("boolean"), "100.0% answer “yes” (100.0 to 100.0%)."),
 ]
 
 
@@ -194,7 +208,7 @@ def test_what_is_said_where_nothing_is_detected(monkeypatch, limit, text):
                 "“c” rose by 4.2 to 7.6 points. 2 more changed."
             ),
         ),
-        ((False,), (-0.01, 0.03), "No change beyond chance from September to October 2026: \N{MINUS SIGN}1.0 to +3.0 points."),
+        ((False,), (-0.01, 0.03), "No change beyond chance from September to October 2026: \N{MINUS SIGN}1 to +3 points."),
         (
             (False, False),
             (-0.01, 0.03),
@@ -217,8 +231,8 @@ def test_what_is_said_of_changes(differs, ends, text):
 def test_a_column_has_one_number_of_digits():
     """Of the shortest interval; whole numbers have none, and a wide interval alone would round further."""
     rows = [(12.34, (11.9, 12.8)), (150.26, (120.0, 181.5))]
-    digits = figures.digits_of(rows)
-    assert [figures.number(*row, "ms", digits) for row in rows] == ["12.34\u202fms", "150.26\u202fms"]
+    digits = rounding.of_numbers(rows)
+    assert [figures.number(*row, "ms", digits) for row in rows] == ["12.3\u202fms", "150.3\u202fms"]
     assert figures.number(*rows[1], "ms") == "150\u202fms"
-    assert figures.digits_of([(4.0, (3.0, 5.0)), (7.0, (6.0, 9.0))]) == 0
-    assert figures.digits_of([(1.0, (1.0, 1.0)), (1.5, (1.5, 1.5))]) == 2
+    assert rounding.of_numbers([(4.0, (3.0, 5.0)), (7.0, (6.0, 9.0))]) == 0
+    assert rounding.of_numbers([(1.0, (1.0, 1.0)), (1.5, (1.5, 1.5))]) == 2

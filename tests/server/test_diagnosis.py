@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -9,6 +10,7 @@ from registries import metric_toml
 
 from deniable_aggregator.store import schema
 from deniable_aggregator.store.uploads import health, latest_reports
+from deniable_aggregator.store.uploads.partition import Partition
 
 HOUR = 3600
 REGISTRY = 'format = 1\napp = "shop"\nbudget = { per_month = 100.0, lifetime = 1000.0 }\n'
@@ -58,7 +60,8 @@ def test_each_condition_is_a_cause(shop):
     assert diagnosis(shop)[0] == "due"
     page = shop.http.get("/m/ui.theme").get_data(as_text=True)
     assert "Nothing is shown yet: the next release is due" in page
-    assert "What to do" not in page
+    assert "<pre>" not in page
+    assert re.search(r'<p class="changed">This page will show what people answer, from the first release on\.</p>', page)
 
 
 def test_refused_reports_are_a_cause_from_the_next_hour_on(shop):
@@ -155,6 +158,19 @@ def test_what_is_published_is_not_denied(trial):
     body = trial.get("/api/v1/metrics/ui.theme/diagnosis").get_json()
     assert (body["says"], body["cause"]) == ("2 reports are published", "")
     assert {each["name"]: each["state"] for each in body["conditions"]}["enough"] == "holds"
+
+
+def test_simulated_people_need_no_upload(trial, monkeypatch):
+    """Their reports are published without one, so that nothing fails."""
+    trial.post({"format": 1, "app": "shop", "groups": [trial.group("ui.theme", [0, 1])]})
+    trial.drain()
+    monkeypatch.setattr(Partition, "last_upload", lambda _: None)
+    assert diagnosis(trial)[1]["uploads"] == "fails"
+    trial.store.put(schema.SIMULATED, "2026-01-01 to 2026-01-30")
+    body = trial.get("/api/v1/metrics/ui.theme/diagnosis").get_json()
+    (uploads,) = [each for each in body["conditions"] if each["name"] == "uploads"]
+    assert (uploads["state"], uploads["remedy"]) == ("waits", "")
+    assert uploads["says"] == "No upload has come. The reports for 2026-01-01 to 2026-01-30 are of simulated people."
 
 
 def test_no_report_is_kept_but_in_a_trial(shop):

@@ -77,7 +77,11 @@ def test_medians_of_the_last_periods_only_are_told(shop, monkeypatch):
     for ago in (4, 3, 2):
         send(shop, "wait", [position(40)] * 600, day(ago))
     shop.drain(days=40)
-    assert "The median is estimated for the last 2 of 3 days only." in shop.http.get("/m/wait").get_data(as_text=True)
+    html = shop.http.get("/m/wait").get_data(as_text=True)
+    assert "Medians take long, so the median is estimated for the last 2 of 3 days." in html
+    first = html.partition('class="periods"')[2].rpartition("<tr>")[2]
+    assert "<td>\N{EN DASH}</td>" in first
+    assert "no median: it is estimated for the last 2 days only" in first
     rows = list(csv.DictReader(shop.http.get("/m/wait/series.csv").get_data(as_text=True).splitlines()))
     assert [(row["value"], bool(row["estimate"])) for row in rows] == [
         ("geometric_mean", True),

@@ -113,7 +113,7 @@ def test_a_range_is_of_the_whole_page(client):
     html = page(client, f"/m/used?range={first}..{last}")
     (row,) = ask(client, metrics=["used"], date_range=[str(first), str(last)], filters=[["is", "value", ["yes"]]])
     assert f"<span>{row['n']:,} reports on 30 days" in html
-    assert f"{100 * row['estimate']:.1f}" in html.partition('class="headline"')[2].partition("</p>")[0]
+    assert f">{100 * row['estimate']:.0f}%" in html.partition('class="headline"')[2].partition("</p>")[0]
     rows = list(csv.DictReader(StringIO(page(client, f"/m/used/values.csv?range={first}..{last}"))))
     assert {float(each["estimate"]) for each in rows if each["value"] == "yes"} == {row["estimate"]}
     assert (rows[0]["from"], rows[0]["to"]) == (str(first), str(last))
@@ -251,7 +251,7 @@ def test_segments_stand_side_by_side(client):
     )
     by_name = {each["platform"]: each for each in rows}
     macos = table.partition(">macos<")[2].partition("</tr>")[0]
-    assert f"{100 * by_name['macos']['estimate']:.1f}%" in macos
+    assert f"{100 * by_name['macos']['estimate']:.0f}%" in macos
     ends = [by_name["macos"][name] for name in ("diff_low_all", "diff_high_all")]
     assert ends[0] < by_name["macos"]["diff_low"] or ends == [by_name["macos"]["diff_low"], by_name["macos"]["diff_high"]]
     assert f"<b>lower ({Measure(is_share=True).signed(ends).removesuffix(' points')})</b>" in macos
@@ -303,7 +303,7 @@ def test_segments_are_compared_by_the_answer_that_is_chosen(client):
     )
     (macos,) = [row for row in rows if row["platform"] == "macos"]
     assert "“no” is more frequent with platform macos" in table
-    assert f"{100 * macos['estimate']:.1f}%" in table.partition("<tbody>")[2].partition(">macos<")[2].partition("</tr>")[0]
+    assert f"{100 * macos['estimate']:.0f}%" in table.partition("<tbody>")[2].partition(">macos<")[2].partition("</tr>")[0]
     (link,) = re.findall(r'href="([^"]+)"[^>]*>Segments \(CSV\)', html)
     lines = list(csv.DictReader(StringIO(page(client, unescape(link)))))
     assert {line["value"] for line in lines} == {"no"}

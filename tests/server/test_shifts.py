@@ -8,6 +8,9 @@ from itertools import pairwise
 import pytest
 from registries import metric_toml
 
+from deniable_aggregator.answer.model.series import Line, Point, Series, Shift
+from deniable_server.pages.series_page import shifted_in_words
+
 from .test_series import REGISTRY, ask, day, page, send
 
 WATCHED = REGISTRY.replace("epsilon = 4\nsegments", "epsilon = 4\nleast_shift = 0.05\nsegments") + metric_toml(
@@ -107,3 +110,27 @@ def test_the_page_marks_where_a_shift_begins(shop):
     assert "A shift says that answers changed, and not why." in html
     mark = words[1] + words[2]
     assert f"<td>{mark}</td>" in html  # in the table, too, which is read aloud
+
+
+def test_the_list_names_a_shift_that_the_page_of_the_metric_finds(shop):
+    """The list reads fewer periods; it never says that nothing changed where the page finds a shift in them."""
+    for ago in range(27, 0, -1):
+        share = 20 if ago > 6 else 90
+        send(shop, "used", [1] * share + [0] * (100 - share), day(ago))
+    shop.drain(days=40)
+    (says,) = re.findall(r"<b>(“yes” shifted up [^<]*)</b>", page(shop, "used"))
+    html = shop.http.get("/").get_data(as_text=True)
+    row = html.partition('href="/m/used"')[2].partition("</li>")[0]
+    assert f'<span class="up">{says}</span>' in row
+    assert "No trend and no change beyond chance" not in html
+
+
+def test_a_shift_that_was_seen_before_the_line_of_the_list_is_not_in_it():
+    """It names shifts that were seen within the periods that it draws."""
+    shift = Shift("rose", single=False, begins="2026-01-03", seen="2026-01-05", size=0.3, interval=(0.1, 0.5))
+    points = [Point(0.5, (0.4, 0.6), (0.3, 0.7), 100)]
+    line = Line("share", value=True, label="yes", points=points, change=None, trend=None, shifts=[shift])
+    fields = dict.fromkeys(Series.__struct_fields__) | {"period_length": "day", "unit": "", "scale": "linear", "lines": [line]}
+    series = Series(**(fields | {"periods": []}))
+    assert shifted_in_words(series, "2026-01-05").startswith("“yes” shifted up")
+    assert shifted_in_words(series, "2026-01-06") == ""

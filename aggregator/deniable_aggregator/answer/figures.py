@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import pairwise
-from math import ceil, exp, floor, inf, log, log10
+from math import exp, floor, log, log10
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.registry import period
+from deniable_aggregator.answer import digits
+from deniable_aggregator.answer.digits import MINUS, stderr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable_aggregator.answer.model.fields import Days
 
-MINUS = "\N{MINUS SIGN}"
-_DIGITS = 4  # of a percentage after the point, at most
-_MOST_DIGITS = 6  # of another number
 _HALF, _OFTEN, _RAREST = 0.5, 0.25, 1e-4  # p-values
 _ROUNDING = 1e-9  # what the inverse of a p-value may be off by, because of how numbers are stored
 _THIN = "\N{NARROW NO-BREAK SPACE}"
@@ -41,7 +40,7 @@ class Measure(NamedTuple):
         """Write between which ends an estimate lies."""
         if self.is_share:
             return share_range(interval, stderr(interval))
-        return f"{number(interval[0], interval)} to {number(interval[1], interval, self.unit)}"
+        return " to ".join(number_ends(interval, self.unit))
 
     def size(
         self,
@@ -68,34 +67,39 @@ class Measure(NamedTuple):
         if self.scale != "log":
             return self.size(ends, is_rise=is_rise)
         low, high = sorted(100 * (end - 1) * (1 if is_rise else -1) for end in ends)
-        return f"{low:.2g} to {high:.2g}%" if low > 0 else f"up to {high:.2g}%"
+        first, last = _of_difference((low, high), digits.of_share(stderr((low, high)) / 100), "", "%")
+        return f"{first} to {last}" if low > 0 else f"up to {last}"
+
+    def difference(self, value: float, interval: tuple[float, float]) -> str:
+        """Write a difference with its sign and as many digits as its interval allows, or on a logarithmic scale as a factor."""
+        if self.scale == "log":
+            return f"\N{MULTIPLICATION SIGN} {digits.written(value, digits.of_ratio(value, interval))}"
+        if self.is_share:
+            return digits.written(100 * value, digits.of_share(stderr(interval)), "+")
+        return f"{digits.written(value, digits.of_number(value, interval), '+')}{_THIN + self.unit if self.unit else ''}"
 
     def most(self, intervals: Sequence[tuple[float, float]]) -> str:
         """Write how large differences of shares with these intervals are at most, rounded up."""
         reach = min(100 * max(abs(end) for interval in intervals for end in interval), 100.0)
-        digits = max(1 - floor(log10(reach)), 0) if reach > 0 else 0
-        return f"{ceil(reach * 10**digits) / 10**digits:.{digits}f} points"
+        return f"{digits.written_most(reach)} points"
 
     def _written(self, ends: tuple[float, float], sign: str) -> tuple[str, str]:
-        """Write two distances, the second one with the unit. What is not 0 is not written as 0, so that its side is seen."""
-        # No shares are more than 100 points apart, so an interval that is cut there holds as often.
+        """Write the ends of two distances, the second one with the unit."""
         if self.scale == "log":
-            return f"{exp(ends[0]):.3g}", f"{exp(ends[1]):.3g}"
-        factor, unit = (100, " points") if self.is_share else (1, f"{_THIN}{self.unit}" if self.unit else "")
-        low, high = (factor * float(end) for end in ends)
-        # Rounding moves an end of shares by a twentieth of the interval at most, and one of a number by half of that.
-        digits = max(1 - floor(log10((high - low) / (1 if self.is_share else 2))), 0) if high > low else 2
-        if not self.is_share and low.is_integer() and high.is_integer():
-            digits = 0
-        while digits < _MOST_DIGITS and any(end and not round(end, digits) for end in (low, high)):
-            digits += 1
-        most = 100.0 if self.is_share else inf
-        first, last = (f"{_sign(end, sign)}{min(abs(end), most):,.{digits}f}" for end in (low, high))
-        return first, f"{last}{unit}"
+            low, high = ratios = exp(ends[0]), exp(ends[1])
+            first, last = (digits.that_show((end,), digits.of_ratio(end, ratios), none=1.0) for end in ratios)
+            return digits.written_ends((low, low), first)[0], digits.written_ends((high, high), last)[1]
+        if self.is_share:
+            # No shares are more than 100 points apart, so an interval that is cut there holds as often.
+            low, high = (min(max(100 * end, -100.0), 100.0) for end in ends)
+            return _of_difference((low, high), digits.of_share(stderr(ends)), sign, " points")
+        least = max(digits.of_number(ends[0], ends), 0)
+        return _of_difference(ends, least, sign, f"{_THIN}{self.unit}" if self.unit else "")
 
 
-def _sign(value: float, positive: str) -> str:
-    return MINUS if value < 0 else positive if value > 0 else ""
+def _of_difference(ends: tuple[float, float], least: int, sign: str, unit: str) -> tuple[str, str]:
+    low, high = digits.written_ends(ends, digits.that_show(ends, least), sign)
+    return low, f"{high}{unit}"
 
 
 def distance(difference: float, scale: str) -> float:
@@ -103,17 +107,9 @@ def distance(difference: float, scale: str) -> float:
     return log(difference) if scale == "log" else difference
 
 
-def stderr(interval: tuple[float, float]) -> float:
-    """Return about the standard error of an estimate. A 95% interval is four of them long; only digits depend on it."""
-    low, high = interval
-    return (high - low) / 4
-
-
-def percent(frequency: float, digits: int, sign: str = "%") -> str:
+def percent(frequency: float, places: int, sign: str = "%") -> str:
     """Write a frequency in percent, unclipped; what rounds to 0 has no sign."""
-    text = f"{100 * frequency:.{digits}f}"
-    negative = text.startswith("-") and float(text) != 0
-    return f"{MINUS if negative else ''}{text.lstrip('-')}{sign}"
+    return f"{digits.written(100 * frequency, places)}{sign}"
 
 
 def possible(estimate: float, range_: tuple[float, float] = (0.0, 1.0)) -> float:
@@ -123,46 +119,27 @@ def possible(estimate: float, range_: tuple[float, float] = (0.0, 1.0)) -> float
 
 def share(frequency: float, error: float) -> str:
     """Write a frequency in percent with as many digits as its standard error allows."""
-    return percent(frequency, share_digits(error))
+    return percent(frequency, digits.of_share(error))
 
 
-def share_range(ends: tuple[float, float], error: float, joint: str = "to", sign: str = "%") -> str:
+def share_range(ends: tuple[float, float], error: float, joint: str = "to") -> str:
     """Write two frequencies in percent, such as the ends of an interval, with one sign for both."""
-    low, high = (percent(end, share_digits(error), "") for end in ends)
-    return f"{low} {joint} {high}{sign}"
+    return percent_range(ends, digits.of_share(error), joint)
 
 
-def share_digits(error: float) -> int:
-    """Choose the digits after the point of a percentage so that its standard error has two significant ones."""
-    return min(max(1 - floor(log10(100 * error)), 0), _DIGITS) if error > 0 else 1
-
-
-def digits_of(rows: Sequence[tuple[float, tuple[float, float]]]) -> int:
-    """Return how many digits after the point a column of numbers has: two of half the shortest interval.
-
-    Examples
-    --------
-    >>> digits_of([(412.3, (398.0, 431.0)), (1020.0, (900.0, 1100.0))])
-    0
-    """
-    reaches = [reach for _, (low, high) in rows if (reach := abs(high - low) / 2) > 0]
-    digits = 1 - floor(log10(min(reaches))) if reaches else 2
-    return min(digits, 0) if _are_whole(rows) else digits
-
-
-def _are_whole(rows: Sequence[tuple[float, tuple[float, float]]]) -> bool:
-    return all(float(each).is_integer() for value, ends in rows for each in (value, *ends))
+def percent_range(ends: tuple[float, float], places: int, joint: str = "to") -> str:
+    """Write the ends of an interval in percent, with so many digits after the point."""
+    low, high = digits.written_ends((100 * ends[0], 100 * ends[1]), places)
+    return f"{low} {joint} {high}%"
 
 
 def number(
     value: float,
     interval: tuple[float, float],
     unit: str = "",
-    digits: int | None = None,  # after the point, of the column where it stands; None: its own
+    places: int | None = None,  # digits after the point, of the column where it stands; None: its own
 ) -> str:
-    """Write a number with its unit, and with as many digits as its interval allows: two of half its length.
-
-    Where the interval has no 0, a number has two digits of its own. If value and interval are whole numbers, so is the text.
+    """Write a number with its unit, and with as many digits as its interval allows.
 
     Examples
     --------
@@ -173,15 +150,21 @@ def number(
     >>> number(1.04, (1.04, 7200.0), "s")
     '1.0\u202fs'
     """
-    if digits is None:
-        digits = digits_of([(value, interval)])
-        if value > 0 and min(interval) > 0:  # on a logarithmic scale the low end is far below half the length
-            digits = max(digits, 1 - floor(log10(value)))
-        if _are_whole([(value, interval)]):
-            digits = min(digits, 0)
-    text = f"{abs(round(value, digits)):,.{min(max(digits, 0), _MOST_DIGITS)}f}"
-    sign = MINUS if value < 0 and float(text.replace(",", "")) else ""
-    return f"{sign}{text}{_THIN + unit if unit else ''}"
+    text = digits.written(value, digits.of_number(value, interval) if places is None else places)
+    return f"{text}{_THIN + unit if unit else ''}"
+
+
+def number_ends(interval: tuple[float, float], unit: str = "", places: int | None = None) -> tuple[str, str]:
+    """Write the ends of the interval of a number, rounded outwards, the second one with the unit.
+
+    Examples
+    --------
+    >>> number_ends((398.2, 431.3), "ms")
+    ('398', '432\u202fms')
+    """
+    first, last = (digits.of_number(end, interval) if places is None else places for end in interval)
+    low, high = digits.written(digits.outwards(interval[0], first, up=False), first), digits.outwards(interval[1], last, up=True)
+    return low, f"{digits.written(high, last)}{_THIN + unit if unit else ''}"
 
 
 def count(value: float) -> str:
@@ -276,9 +259,15 @@ def days(
     return f"From {first.day} {first:%B}{'' if first.year == covered.last.year else f' {first.year}'} to {last}"
 
 
-def interval(level: float, *, together: bool = False) -> str:
-    """Name an interval: of one value alone, or one that holds together with those of all other values."""
-    return f"{100 * level:g}% interval{', all values at once' if together else ''}"
+def interval(level: float, *, together: bool = False, looks: bool = False) -> str:
+    """Name an interval: of one value alone or of all values at once, at one look or at every look.
+
+    Examples
+    --------
+    >>> interval(0.95), interval(0.95, together=True), interval(0.95, together=True, looks=True)
+    ('95% interval', '95% interval, all values at once', '95% interval, all values at once, at every look')
+    """
+    return f"{100 * level:g}% interval{', all values at once' * together}{', at every look' * looks}"
 
 
 def quoted(label: str) -> str:

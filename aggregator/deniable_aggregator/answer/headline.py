@@ -43,7 +43,7 @@ def in_words(number: NumberEstimate, figure: Figure, level: float) -> str:
     """Say what a figure of a number is, with its interval."""
     name, value, ends = figure
     place = "" if number.unit else "position "
-    low, high = figures.number(ends[0], ends), figures.number(ends[1], ends, number.unit)
+    low, high = figures.number_ends(ends, number.unit)
     return f"The {name.lower()} is {place}{figures.number(value, ends, number.unit)} ({figures.interval(level)} {low} to {high})."
 
 

@@ -191,8 +191,11 @@ def send(
 ) -> tuple[Truth, int]:
     """Have everybody answer on each occasion, and count the reports; return what they answered, and how many reports came."""
     # Marked first: whatever happens from here on, the store says that it has simulated reports.
-    details: dict[str, str | int] = {"people": crowd.size, "days": str(days)}
-    AuditLog(store).append("reports.simulated", "command", details, change=store.putting(schema.SIMULATED, str(days)))
+    # The first period counts as a whole, although the days may begin within it.
+    begins = min(period.bounds(each.period, registry.metrics[each.metric].period)[0] for each in planned)
+    covered = str(days._replace(first=begins))
+    details: dict[str, str | int] = {"people": crowd.size, "days": covered}
+    AuditLog(store).append("reports.simulated", "command", details, change=store.putting(schema.SIMULATED, covered))
     truth, sent = Truth(registry, crowd), 0
     declared = {id_: Declared.of(registry.metrics[id_]) for id_ in crowd.answers}
     processes = 1 if crowd.size * len(planned) <= _FEW else min(os.cpu_count() or 1, _MOST_PROCESSES, crowd.size)

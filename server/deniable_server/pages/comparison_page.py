@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from math import exp, isnan
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.messages.plural import plural
 from deniable.registry import period
-from deniable_aggregator.answer import figures
+from deniable_aggregator.answer import digits, figures
 from deniable_aggregator.answer.difference.sentence import beside as beside_name
-from deniable_aggregator.answer.difference.sentence import both_sides, is_of_shares, measure_of, name_of, sides_in_words
+from deniable_aggregator.answer.difference.sentence import (
+    clearness,
+    is_of_shares,
+    measure_of,
+    name_of,
+    of_arm,
+    sides_in_words,
+)
 from deniable_aggregator.answer.figures import distance
 from deniable_aggregator.answer.over_time.changes import COMPARED
 from deniable_aggregator.answer.over_time.looks import arm_comparisons, arm_pairs, scope_of
@@ -231,7 +238,7 @@ def arms(
     listed = []
     for comparison in arm_comparisons(published, arm_pairs(published[0]), level, period):
         sizes = comparison.experiment.sizes if comparison.experiment else None
-        sentence = _arm_sentence(comparison, published[0].length)
+        sentence = _arm_sentence(comparison)
         begin = f"{scope_of([comparison])}: " if ranged else ""
         of_sizes = f"{begin}{sizes.says}" if sizes and sizes.says else ""
         listed.append(Arm(f"{begin}{sentence}", comparison.a.name, comparison.b.name, of_sizes))
@@ -315,25 +322,14 @@ def _holds_none(row: ValueDiffering, scale: str) -> bool:
     return low <= 0 <= high
 
 
-def _arm_sentence(comparison: Comparison, length: str) -> str:
-    """Say in which value the arm differs most, or is furthest from the base if none differs."""
-    rows = zip(comparison.differences, view(comparison, length).rows, strict=True)
-    pairs = [(row, text) for row, text in rows if row.value is not False]
-    differing = [pair for pair in pairs if pair[0].differs]
-    arm, base = (side.name.partition("=")[2] for side in (comparison.b, comparison.a))
-    if differing:
-        most, text = min(differing, key=lambda pair: pair[0].p_value)
-    else:
-        most, text = max(pairs, key=lambda pair: abs(pair[0].difference))
-    name = text.label.capitalize() if most.value is None else figures.quoted(text.label)
-    first, second = both_sides(most, comparison)
-    sentence = f"{name}: {second} with {arm}, {first} with {base} ({text.between})."
-    if not differing:
-        lead = "Furthest apart is " if len(pairs) > 1 else ""
-        return f"{figures.quoted(arm)} and {figures.quoted(base)} do not differ beyond chance so far. {lead}{sentence}"
+def _arm_sentence(comparison: Comparison) -> str:
+    """Say of the value whose difference is clearest whether the arm has an effect, and how many more differ."""
+    rows = [row for row in comparison.differences if row.value is not False]
+    differing = [row for row in rows if row.differs]
+    most = min(differing or rows, key=partial(clearness, scale=comparison.scale))
     more = len(differing) - 1
-    others = f" {more} more {'value differs' if more == 1 else 'values differ'}." if more else ""
-    return f"{sentence}{others}"
+    others = f" {more} more {'value differs' if more == 1 else 'values differ'}." if more > 0 else ""
+    return f"{of_arm(most, comparison)}{others}"
 
 
 def _row(
@@ -355,7 +351,7 @@ def _row(
         label=name_of(row),
         first=side(row.first, row.first_interval),
         second=side(row.second, row.second_interval),
-        difference=signed(row.difference, row, comparison, row.interval),
+        difference=measure.difference(row.difference, row.interval),
         between=measure.signed(row.simultaneous),
         verdict=_verdict(row, comparison) if row.differs else "",
         chance="" if isnan(row.p_holm) else figures.chance(row.p_holm),
@@ -378,23 +374,8 @@ def _verdict(row: ValueDiffering, comparison: Comparison) -> str:
     return f"{word}{most}"
 
 
-def signed(
-    value: float,
-    row: ValueDiffering,  # whose difference it is
-    comparison: Comparison,
-    interval: tuple[float, float],  # which sets the number of digits
-) -> str:
-    """Write a difference with its sign: in points, in the metric's unit, or as a factor."""
-    if comparison.scale == "log":
-        return f"\N{MULTIPLICATION SIGN} {value:.3g}"
-    measure = measure_of(row, comparison)
-    text = measure.estimate(value, interval)
-    text = text.removesuffix("%") if measure.is_share else text
-    return f"+{text}" if value > 0 else text
-
-
 def _ends(comparison: Comparison, reach: float) -> tuple[str, str]:
     if comparison.scale == "log":
         return f"\N{MULTIPLICATION SIGN} {exp(-reach):.3g}", f"\N{MULTIPLICATION SIGN} {exp(reach):.3g}"
     text = f"{100 * reach:.6g}" if is_of_shares(comparison) else figures.number(reach, (0, reach), comparison.unit)
-    return f"{figures.MINUS}{text}", f"+{text}"
+    return f"{digits.MINUS}{text}", f"+{text}"

@@ -185,7 +185,7 @@ def comparison(id_: str) -> Response:
         links=visitor.remembered() | question,
         level=level,
         levels=sorted({*metric_page.LEVELS, level}),
-        refused=sentence(why),
+        **({"fault": sentence(why)} if why else {}),
         comparison=answer,
         view=answer and comparison_page.view(answer, measured.period_length),
     )
@@ -215,13 +215,15 @@ def experiment(id_: str) -> Response:
     app = visitor.app_shown()
     only_parameters("segment", "value", "level", "app")
     answer, declared = _experiment(app, id_), find_metric(app, id_)
+    arms = experiment_page.arm_views(answer, declared.metric)
     return page(
         "experiment.html",
         app=app,
         m=declared.metric,
         metric=id_,
         answer=answer,
-        arms=experiment_page.arm_views(answer, declared.metric),
+        arms=arms,
+        headline=experiment_page.headline(arms) if arms else "",
         planned=planned_in_words(answer.planned, declared.metric),
         medians=alone(declared.metric, answer.planned) if declared.metric.estimate == "distribution" else "",
         epsilon=declared.mechanism.epsilon,

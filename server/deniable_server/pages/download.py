@@ -66,12 +66,12 @@ _SEGMENTS = (
     "p_holm",
 )
 _COMPARED = (
-    *("metric", "version", "period", "segment", "level", "a", "a_n", "b", "b_n"),
+    *("metric", "version", "period", "segment", "level", "looks", "a", "a_n", "b", "b_n"),
     *("value", "unit", "a_estimate", "a_low", "a_high", "b_estimate", "b_low", "b_high"),
     *("difference", "diff_low", "diff_high", "diff_low_all", "diff_high_all", "p_value", "p_holm", "differs"),
 )
 _LOOKS = (
-    *("metric", "version", "a", "b", "level", "value", "unit", "last", "a_n", "b_n"),
+    *("metric", "version", "a", "b", "level", "looks", "value", "unit", "last", "a_n", "b_n"),
     *("difference", "diff_low_all", "diff_high_all"),
 )
 _NOTHING = ("",) * 6  # of a period: its estimate, the unit and the intervals
@@ -124,12 +124,14 @@ def _move(row: Row, *, is_trend: bool) -> tuple[Cell, ...]:
 def of_comparison(comparison: Comparison) -> str:
     """Write what two sides differ in: a line for each value, or for each figure of a number."""
     of = (comparison.id, comparison.version, comparison.period or "", comparison.segment or "", comparison.level)
+    looks = "every" if comparison.experiment else "one"  # at which intervals of a difference hold
     sides = (comparison.a.name, comparison.a.n, comparison.b.name, comparison.b.n)
     return _file(
         _COMPARED,
         (
             (
                 *of,
+                looks,
                 *sides,
                 *(row.label, unit_of(comparison.unit, is_share=row.value is not None)),
                 *(row.first, *row.first_interval),
@@ -148,7 +150,14 @@ def of_experiment(answer: ExperimentAnswer) -> str:
         _LOOKS,
         (
             (
-                *(answer.id, course.comparison.version, course.comparison.a.name, course.comparison.b.name, answer.level),
+                *(
+                    answer.id,
+                    course.comparison.version,
+                    course.comparison.a.name,
+                    course.comparison.b.name,
+                    answer.level,
+                    "every",
+                ),
                 *(course.label, _unit_of_looks(course), look.last, look.first_n, look.second_n),
                 *(look.difference, *look.simultaneous),
             )

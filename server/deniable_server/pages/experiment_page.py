@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from math import exp
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
-from deniable_aggregator.answer.difference.sentence import both_sides, measure_of
+from deniable_aggregator.answer.difference.sentence import measure_of, of_arm
 from deniable_aggregator.answer.figures import distance
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.over_time.looks import experiment, experiments_of
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from deniable.registry import Metric
     from deniable_aggregator.answer.model.comparison import Comparison, ValueDiffering
     from deniable_aggregator.answer.model.experiment import ArmCourse, ExperimentAnswer, Look
-    from deniable_server.pages.comparison_page import DifferenceRow
     from deniable_server.pages.parts.chart import Scale
     from deniable_server.pages.parts.looks import LooksPicture
     from deniable_server.service import App
@@ -46,14 +44,13 @@ class ArmView(NamedTuple):
     a: str
     b: str
     arm: str
-    sentence: str
-    detail: str  # what both arms answer
+    says: tuple[str, str]  # whether the arm has an effect, parted after its first sentence
     subject: str  # whose difference is drawn
     measure: str  # in which unit
     picture: LooksPicture
     scale: Scale  # of the rows
     rows: tuple[ArmRow, ...]
-    excluded: str  # which effects are
+    p_value: float | None  # of the effect over all values; None if none is found
     verdict: str  # whether it is decided, and what it takes if it is not
     # followed, others: labels of the value that is followed, and of those that can be
     followed: str
@@ -76,7 +73,7 @@ def listed(app: App) -> list[ListedExperiment]:
         published = Published.of_each(app, app.versions_of(id_))
         for segment in experiments_of(published[0]):
             views = arm_views(answer_of(published, segment), declared.metric)
-            rows.append(ListedExperiment(id_, declared.metric.description, segment, tuple(view.sentence for view in views)))
+            rows.append(ListedExperiment(id_, declared.metric.description, segment, tuple(view.says[0] for view in views)))
     return rows
 
 
@@ -95,6 +92,14 @@ def answer_of(
 def arm_views(answer: ExperimentAnswer, metric: Metric) -> list[ArmView]:
     """Describe each arm."""
     return [_arm(answer, course, metric) for course in answer.arms]
+
+
+def headline(arms: Sequence[ArmView]) -> str:
+    """Say first what is found most clearly; or that nothing is, of all arms."""
+    found = [arm for arm in arms if arm.p_value is not None]
+    if found or len(arms) == 1:
+        return min(found or arms, key=lambda arm: arm.p_value or 0).says[0]
+    return f"No effect found so far in {len(arms)} arms."
 
 
 def _planned(answer: ExperimentAnswer, metric: Metric) -> float:
@@ -122,15 +127,14 @@ def _arm(answer: ExperimentAnswer, course: ArmCourse, metric: Metric) -> ArmView
         between = measure_of(row, comparison).signed(look.simultaneous)
         up_to = f"up to {figures.moment(look.last, metric.period)}"
         number = plural(look.first_n + look.second_n, "report")
-        difference = comparison_page.signed(look.difference, row, comparison, row.simultaneous)
+        difference = measure_of(row, comparison).difference(look.difference, look.simultaneous)
         return f"{up_to}: {difference} ({between}), {number}"
 
     return ArmView(
         a=comparison.a.name,
         b=comparison.b.name,
         arm=arm,
-        sentence=_sentence(arm, answer.base, row, text),
-        detail=_detail(arm, answer.base, both_sides(row, comparison)),
+        says=figures.first_sentence(of_arm(row, comparison)),
         subject=figures.quoted(row.label) if row.value is not None else f"the {text.label}",
         measure="points" if row.value is not None else "as a factor" if is_ratio else metric.unit,
         picture=looks.picture(
@@ -144,47 +148,16 @@ def _arm(answer: ExperimentAnswer, course: ArmCourse, metric: Metric) -> ArmView
         ),
         scale=scale,
         rows=tuple(_rows(answer, comparison, scale, arm, row)),
-        excluded=_excluded(row, comparison),
+        p_value=row.p_holm if row.differs else None,
         verdict=course.verdict.says,
         followed=row.label,
         others=tuple(other.label for other in comparison.differences if other.value is not False and other.label != row.label),
     )
 
 
-def _sentence(arm: str, base: str, row: ValueDiffering, text: DifferenceRow) -> str:
-    if not row.differs:
-        return f"No effect of {figures.quoted(arm)} found so far ({text.between})."
-    up = text.at > 50  # noqa: PLR2004 - no difference is in the middle
-    subject = figures.quoted(row.label) if row.value is not None else f"The {text.label}"
-    how = ("more" if up else "less") + " frequent" if row.value is not None else "higher" if up else "lower"
-    return f"{subject} is {how} with {figures.quoted(arm)} than with {figures.quoted(base)} ({text.between})."
-
-
-def _detail(arm: str, base: str, estimates: tuple[str, str]) -> str:
-    return f"{estimates[1]} with {figures.quoted(arm)}, {estimates[0]} with {figures.quoted(base)}."
-
-
-def _excluded(row: ValueDiffering, comparison: Comparison) -> str:
-    """Say which effects these reports exclude."""
-    low, high = (distance(end, comparison.scale) for end in row.simultaneous)
-    if low <= 0 <= high:
-        return f"A fall of more than {_size(-low, row, comparison)}, or a rise of more than {_size(high, row, comparison)}"
-    least, most = (_size(size, row, comparison) for size in sorted((abs(low), abs(high))))
-    return f"An effect of less than {least}, or of more than {most}"
-
-
-def _size(size: float, row: ValueDiffering, comparison: Comparison) -> str:
-    """Write how large an effect is, without its sign."""
-    if comparison.scale == "log":
-        return f"a factor of {exp(size):.3g}"
-    possible = size if row.value is None else figures.possible(size)
-    text = comparison_page.signed(possible, row, comparison, row.simultaneous).lstrip("+")
-    return f"{text}{'' if row.value is None else ' points'}"
-
-
 def _rows(answer: ExperimentAnswer, comparison: Comparison, scale: Scale, arm: str, row: ValueDiffering) -> Iterator[ArmRow]:
     sizes = (
-        {size.arm: f"{100 * size.share:.4g}%, declared {100 * size.declared:.4g}%" for size in answer.sizes.arms}
+        {size.arm: f"{100 * size.share:.3g}%, declared {100 * size.declared:.3g}%" for size in answer.sizes.arms}
         if answer.sizes
         else {}
     )

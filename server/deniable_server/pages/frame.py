@@ -5,8 +5,9 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from flask import Blueprint, make_response, render_template, request, url_for
+from flask import Blueprint, current_app, g, make_response, render_template, request, url_for
 from markupsafe import Markup, escape
+from werkzeug.datastructures import ImmutableMultiDict
 from werkzeug.exceptions import HTTPException
 
 from deniable.messages.plural import plural, plural_noun
@@ -24,6 +25,7 @@ from deniable_server.pages.parts import theme
 from deniable_server.service import service
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import date, datetime
 
     from flask import Response
@@ -77,6 +79,8 @@ def page(template: str, status: int = 200, **context: Any) -> Response:
         "theme": theme.chosen(),
         "themes": theme.THEMES,
         "back": request.full_path.rstrip("?"),
+        "fault": g.get("fault", ""),
+        "typed": typed(),
     }
     response = make_response(render_template(template, **(shared | context)), status)
     if template in _SCRIPTED:
@@ -154,12 +158,51 @@ def _counted(number: int, noun: str) -> Markup:
     return Markup("<b>{}</b> {}").format(count, word)
 
 
+# Forms that were filled in wrongly
+
+_FIELDS = {
+    "date_range": ("from", "to", "range", "period"),
+    "period": ("period",),
+    "segment": ("segment",),
+    "level": ("level",),
+    "by": ("by",),
+    "value": ("value", "base", "above", "at_most"),
+    "incomparable": ("segment", "value"),
+}
+"""The fields of a form that a refusal is about, by its code."""
+
+
+def typed() -> Mapping[str, str]:
+    """Return what was typed into the forms of a page; nothing unless it was refused."""
+    fields: Mapping[str, str] = g.get("typed", {})
+    return fields
+
+
+def _once_more(problem: Problem) -> Response | None:
+    """Show the page that a form was on, with what was typed and what to do; None if the fault is not in a form."""
+    faulty = [name for name in _FIELDS.get(problem.code, ()) if request.args.get(name)]
+    if problem.status != HTTPStatus.BAD_REQUEST or not faulty or str(request.endpoint).endswith("_file"):
+        return None
+    g.typed = typed() or request.args.to_dict()
+    g.fault = " ".join(dict.fromkeys(filter(None, (g.get("fault"), sentence(problem.detail)))))
+    rest = [(name, value) for name, value in request.args.items(multi=True) if name not in faulty]
+    request.args = ImmutableMultiDict(rest)
+    try:
+        response = make_response(current_app.view_functions[str(request.endpoint)](**(request.view_args or {})))
+    except (Problem, Refusal) as other:  # another field is wrong as well
+        return _on_problem(other if isinstance(other, Problem) else refused(other))
+    response.status_code = problem.status
+    return response
+
+
 # Failures, as pages
 
 
 @blueprint.errorhandler(Problem)
 def _on_problem(problem: Problem) -> Response:
     logs.note(code=problem.code)
+    if form := _once_more(problem):
+        return form
     detail = sentence(problem.detail)
     if problem.code == "other_app":
         return _failure(problem.status, detail, again_text="Show the app that you are signed in to")

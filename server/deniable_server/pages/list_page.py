@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from deniable.messages import reasons
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.measurement import latest
+from deniable_aggregator.answer.over_time import series
 from deniable_aggregator.answer.over_time.looks import clearest
 from deniable_aggregator.answer.over_time.recent import recent
 from deniable_aggregator.answer.select import Published
@@ -20,7 +22,7 @@ from deniable_aggregator.decode.multiple_testing import holm_adjusted
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.release import Summary
 from deniable_server.http import paging
-from deniable_server.pages import frame, visitor
+from deniable_server.pages import frame, series_page, visitor
 from deniable_server.pages.parts import memo, strip
 from deniable_server.pages.parts.row import TITLES, row
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from deniable.declared import Definition
     from deniable_aggregator.answer.app import AppMetrics
+    from deniable_aggregator.answer.model.series import Series
     from deniable_server.pages.parts.row import Row, State
     from deniable_server.service import App
 
@@ -178,7 +181,8 @@ class Effects(NamedTuple):
     """What is found in experiments."""
 
     says: str
-    any: bool  # whether any shows an effect
+    found: list[tuple[str, str]]  # metrics with the clearest effects, and each effect in a sentence
+    more: str  # which others have one
 
 
 def effects(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary]) -> Effects | None:
@@ -191,7 +195,7 @@ def effects(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summ
         sources,
         lambda missing: {id_: clearest(Published.of_each(app, app.versions_of(id_))) for id_ in missing},
     )
-    differences = {f"{id_} on {name}": one for id_, each in by_metric.items() for name, one in each.items()}
+    differences = {(id_, name): one for id_, each in by_metric.items() for name, one in each.items()}
     if not differences:
         return None
     every = sum(with_arms.values())  # All are tested together (Bonferroni), whichever are on this page.
@@ -199,12 +203,18 @@ def effects(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summ
         (name for name, one in differences.items() if one.p_value * every <= _ALPHA), key=lambda name: differences[name]
     )
     if not effective:
-        return Effects(f"No effect found in {plural(len(differences), 'experiment')} so far.", any=False)
-    named = [f"{name} ({differences[name].says})" for name in effective[:_MOST_NAMED]]
-    names = [*named, *([f"{len(effective) - _MOST_NAMED} more"] if len(effective) > _MOST_NAMED else [])]
+        return Effects(f"No effect found in {plural(len(differences), 'experiment')} so far", [], "")
     how = "shows" if len(effective) == 1 else "show"
-    says = f"{len(effective)} of {plural(len(differences), 'experiment')} {how} an effect: {figures.listed(names)}."
-    return Effects(says, any=True)
+    says = f"{len(effective)} of {plural(len(differences), 'experiment')} {how} an effect"
+    found = [(id_, f"{differences[id_, name].says}.") for id_, name in effective[:_MOST_NAMED]]
+    others = [f"{id_} on {name}" for id_, name in effective[_MOST_NAMED:]]
+    return Effects(says, found, _more(others, "Others with an effect"))
+
+
+def _more(names: Sequence[str], what: str) -> str:
+    """Name the others, of many some; empty if there are none."""
+    listed = [*names[:_MOST_OTHERS], *([f"{len(names) - _MOST_OTHERS} more"] if len(names) > _MOST_OTHERS else [])]
+    return f"{what}: {figures.listed(listed)}." if names else ""
 
 
 def _source(app: AppMetrics, id_: str, known: Mapping[Definition, Summary], today: date) -> tuple[object, ...]:
@@ -226,11 +236,23 @@ def _new(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary
             app,
             each,
             courses.get(each.id),
+            _shifted(app, each.id, courses.get(each.id)),
             known.get(app.versions[each.id, each.version].definition, Summary()).n,
             today,
         )
         for each in measured
     }
+
+
+def _shifted(
+    app: AppMetrics,
+    id_: str,
+    course: Series | None,  # the last periods
+) -> str:
+    """Say which shifts of a metric were seen in its last periods, by the rule of its page; empty if none was."""
+    if course is None or course.least_shift is None or not course.periods:
+        return ""
+    return series_page.shifted_in_words(series(Published.of_each(app, app.versions_of(id_))), course.periods[0].period)
 
 
 def together(
@@ -252,37 +274,28 @@ def groups(rows: Sequence[Row]) -> list[Group]:
     return [Group(state, TITLES[state], listed) for state, listed in by_state.items() if listed]
 
 
-class Moved(NamedTuple):
-    """Metrics that moved alike, as a sentence names them."""
-
-    names: list[tuple[str, str]]  # of each what moved, in words, and its id
-    when: str  # which way they went, and when
-
-
 class Headline(NamedTuple):
     """What is said of the metrics first."""
 
     says: str
-    moved: list[Moved]  # those that changed most surely
+    moved: list[tuple[str, str]]  # metrics that changed most surely, and each change in a sentence
     more: str  # which others changed
     waiting: str  # how many are not shown yet, and why
 
 
 def headline(rows: Sequence[Row], refused: Mapping[str, str]) -> Headline:
     """Say how many metrics changed, and which changed most surely; and how many are not shown yet."""
-    changed = sorted((each for each in rows if each.state == "changed"), key=lambda row: row.moves[0].p_holm)
+    changed = sorted(
+        (each for each in rows if each.state == "changed"), key=lambda row: row.moves[0].p_holm if row.moves else inf
+    )
     waiting = [each.id for each in rows if each.state == "unpublished"]
     if len(waiting) == len(rows):
         return Headline("Nothing is shown yet", [], "", "")
     says = f"{len(changed)} of {plural(len(rows), 'metric')} changed" if changed else "No trend and no change beyond chance"
-    by_when: dict[str, list[tuple[str, str]]] = {}
-    for id_, move in [(each.id, each.moves[0]) for each in changed[:_MOST_NAMED]]:
-        by_when.setdefault(move.when, []).append((move.of, id_))
-    others = [each.id for each in changed[_MOST_NAMED:]]
-    names = [*others[:_MOST_OTHERS], *([f"{len(others) - _MOST_OTHERS} more"] if len(others) > _MOST_OTHERS else [])]
-    more = f"Others that changed: {figures.listed(names)}." if others else ""
+    moved = [(each.id, each.says) for each in changed[:_MOST_NAMED]]
+    more = _more([each.id for each in changed[_MOST_NAMED:]], "Others that changed")
     waits = ""
     if waiting:
         why = ", and its reports are refused" if len(waiting) == 1 and waiting[0] in refused else ""
         waits = f"{plural(len(waiting), 'metric')} {'is' if len(waiting) == 1 else 'are'} not shown yet{why}"
-    return Headline(says, [Moved(names, when) for when, names in by_when.items()], more, waits)
+    return Headline(says, moved, more, waits)

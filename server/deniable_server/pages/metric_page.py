@@ -128,7 +128,7 @@ def _number_range(metric: Metric, data: MetricData | None) -> tuple[str, str] | 
     """Return the ends of the range of a number that is asked for, as they were written; None where there are no ranges."""
     if data is None or not number_range.has_ranges(metric):
         return None
-    above, _, at_most = (data.within or "").partition(JOINT)
+    above, _, at_most = (frame.typed().get("value") or data.within or "").partition(JOINT)
     return above, at_most
 
 
@@ -240,7 +240,7 @@ def described(app: AppMetrics, measured: Estimates) -> dict[str, Any]:
     declared = app.versions[measured.id, measured.version]
     metric = declared.metric
     size, limit, others = len(measured.estimates), measured.detection_frequency, measured.unallocated
-    between = [] if others is None or isnan(others.stderr) else [figures.share(end, others.stderr) for end in others.interval]
+    between = "" if others is None or isnan(others.stderr) else figures.share_range(others.interval, others.stderr)
     # Rounded up, because "at most" must stay true of the number shown.
     odds = ceil(100 * exp(measured.epsilon) - 1e-6) / 100
     return {
@@ -248,8 +248,8 @@ def described(app: AppMetrics, measured: Estimates) -> dict[str, Any]:
         "size": size,
         "what": _domain(metric, size, candidates=bool(measured.candidates)),
         "detected": sum(row.detected for row in measured.estimates),
-        "limit": None if isnan(limit) else figures.share(limit, limit),
-        "others": " to ".join(between),
+        "limit": None if isnan(limit) else figures.share(limit, limit / 10),
+        "others": between,
         "odds": f"{odds:,.2f}",
         "permanent": metric.permanent,
         "readers": readers.sentence(app.declared, metric),
@@ -313,7 +313,7 @@ def _order_and_options(measured: Estimates) -> dict[str, Any]:
             {
                 "names": " and ".join(pair.options),
                 "reports": figures.count(pair.n),
-                "between": " to ".join(figures.share(end, pair.stderr) for end in possible(pair.interval)),
+                "between": figures.share_range(possible(pair.interval), pair.stderr),
                 "both": figures.share(pair.both, pair.stderr),
                 "linked": pair.p_value is not None and pair.p_value < level,
             }
@@ -327,5 +327,4 @@ def _with_interval(value: float, interval: tuple[float, float], range_: tuple[fl
     if isnan(value):
         return "?"
     ends = figures.possible(interval[0], range_), figures.possible(interval[1], range_)
-    low, high = (figures.number(end, ends) for end in ends)
-    return f"{figures.number(figures.possible(value, range_), ends)} ({low} to {high})"
+    return f"{figures.number(figures.possible(value, range_), ends)} ({' to '.join(figures.number_ends(ends))})"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable_aggregator.answer import figures
+from deniable_aggregator.answer import digits, figures
 from deniable_aggregator.answer.headline import figures_of
 from deniable_server.pages.parts import chart
 from deniable_server.pages.parts.chart import Scale
@@ -117,8 +117,7 @@ def view(
         return Figure(
             name,
             figures.number(value, interval, number.unit),
-            figures.number(interval[0], interval),
-            figures.number(interval[1], interval, number.unit),
+            *figures.number_ends(interval, number.unit),
             scale.across(value),
             (scale.across(interval[0]), scale.across(interval[1])),
             (value, *interval),
@@ -127,17 +126,13 @@ def view(
     listed = [figure(*each) for each in figures_listed]
     resolved = [(each.value, each.interval) for each in number.quantiles if each.resolved]
     # On a logarithmic scale a row has digits of its own, because the numbers of a column differ by many factors.
-    digits = figures.digits_of(resolved) if resolved and number.scale == "linear" else None
-
-    def ends(interval: tuple[float, float]) -> str:
-        low, high = interval
-        return f"{figures.number(low, interval, digits=digits)} to {figures.number(high, interval, number.unit, digits)}"
+    places = digits.of_numbers(resolved) if resolved and number.scale == "linear" else None
 
     table = tuple(
         Quantile(
             f"{100 * quantile.share:g}%",
-            figures.number(quantile.value, quantile.interval, number.unit, digits),
-            ends(quantile.interval),
+            figures.number(quantile.value, quantile.interval, number.unit, places),
+            " to ".join(figures.number_ends(quantile.interval, number.unit, places)),
             _WORDS.get(quantile.share, "") if quantile.resolved else "not resolved",
             quantile.resolved,
             scale.across(quantile.value),
@@ -200,7 +195,7 @@ def _measure(number: NumberEstimate) -> figures.Measure:
 
 
 def _ends(ends: tuple[float, float], unit: str) -> str:
-    low, high = (f"{end:,.6g}".replace("-", figures.MINUS) for end in ends)
+    low, high = (f"{end:,.6g}".replace("-", digits.MINUS) for end in ends)
     return f"{low} to {high} {unit}".rstrip()
 
 

@@ -32,6 +32,8 @@ _APART = {"hour": "four hours apart", "day": "a week apart", "week": "four weeks
 _DIRECTIONS = {"rose": "shifted up", "fell": "shifted down"}  # a line may shift, and show no trend
 _REMARKS = {"joined": "too few reports: counted with the next period", "withheld": "withheld", "missing": "no release"}
 
+_NONE = "\N{EN DASH}"  # stands for an estimate that there is not: the remark says why
+
 
 @dataclass(frozen=True, slots=True)
 class ShiftText:
@@ -152,6 +154,15 @@ def view(
     )
 
 
+def shifted_in_words(
+    series: Series,
+    since: str,  # the first period with which a shift may have been seen
+) -> str:
+    """Say what shifted when, as the page of the metric says it; empty without such a shift."""
+    _, shifts = _pins(series, series, _ranked(series)[:_MOST_LINES], since)
+    return _shifted(shifts, series.period_length)
+
+
 def _note(series: Series, course: Series, total: int | None) -> str:
     """Say what is drawn, of how much."""
     length, number = series.period_length, sum(each.state == "published" for each in course.periods)
@@ -163,11 +174,17 @@ def _note(series: Series, course: Series, total: int | None) -> str:
     return ""
 
 
-def _pins(series: Series, course: Series, lines: Sequence[Line]) -> tuple[dict[str, list[Pin]], list[ShiftText]]:
+def _pins(
+    series: Series,
+    course: Series,
+    lines: Sequence[Line],
+    since: str = "",  # the first period with which a shift may have been seen
+) -> tuple[dict[str, list[Pin]], list[ShiftText]]:
     """Give the shifts of the lines that are drawn numbers, in the order of time. Return pins by line, and the list."""
     labels, length = {line.label for line in lines}, series.period_length
     listed = sorted(
-        ((shift, line) for line in series.lines if line.label in labels for shift in line.shifts), key=lambda pair: pair[0].begins
+        ((shift, line) for line in series.lines if line.label in labels for shift in line.shifts if shift.seen >= since),
+        key=lambda pair: pair[0].begins,
     )
     pins: dict[str, list[Pin]] = {}
     texts = []
@@ -247,7 +264,9 @@ def _later(line: Line, series: Series) -> str:
     if line.kind != MEDIAN:
         return ""
     own, all_ = (sum(each is not None for each in points) for points in (line.points, series.lines[0].points))
-    return f"The median is estimated for the last {own} of {plural(all_, series.period_length)} only." if own < all_ else ""
+    if own >= all_:
+        return ""
+    return f"Medians take long, so the median is estimated for the last {own} of {plural(all_, series.period_length)}."
 
 
 def _between(line: Line, series: Series) -> str:
@@ -306,6 +325,11 @@ def _row(series: Series, lines: Sequence[Line], at: int) -> PeriodRow:
         remarks.append(f"version {period.version} begins")
     of_period = [(line, shift) for line in lines for shift in line.shifts if shift.begins == period.period]
     remarks += [", ".join(_shift(line, shift, series)[1:]) for line, shift in of_period]
+    if any(line.kind == MEDIAN and line.points[at] is None for line in lines) and any(line.points[at] for line in lines):
+        known = sum(point is not None for line in lines if line.kind == MEDIAN for point in line.points)
+        remarks.append(f"no median: it is estimated for the last {plural(known, series.period_length)} only")
+    if period.n and any((point := line.points[at]) and isnan(point.estimate) for line in lines):
+        remarks.append("too few reports for an estimate")
     return PeriodRow(
         figures.brief(period.period, series.period_length),
         tuple(_cell(line.points[at], measure_of(line, series)) for line in lines),
@@ -315,4 +339,4 @@ def _row(series: Series, lines: Sequence[Line], at: int) -> PeriodRow:
 
 
 def _cell(point: Point | None, measure: Measure) -> str:
-    return "" if point is None or isnan(point.estimate) else timeline.estimate(point, measure)
+    return _NONE if point is None or isnan(point.estimate) else timeline.estimate(point, measure)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from deniable_aggregator.answer import figures
+from deniable_aggregator.answer import digits
 
 if TYPE_CHECKING:
     from deniable_aggregator.answer.model.number import NumberEstimate
@@ -58,7 +58,7 @@ def coarse_number(number: NumberEstimate) -> NumberEstimate:
     """Round all that is estimated of a number, and leave out what is finer: parts of its range, and single values."""
 
     def rounded(value: float, interval: tuple[float, float]) -> tuple[float, tuple[float, float]]:
-        step = step_of(figures.stderr(interval))
+        step = step_of(digits.stderr(interval))
         return coarse(value, step), _ends(interval, step)
 
     mean, interval = rounded(number.mean, number.interval)
@@ -97,7 +97,7 @@ def _line(line: Line) -> Line:
 
 
 def _point(point: Point) -> Point:
-    step = step_of(figures.stderr(point.interval))
+    step = step_of(digits.stderr(point.interval))
     return replace(
         point,
         estimate=coarse(point.estimate, step),

@@ -43,7 +43,10 @@ def diagnose(
     """Say why nothing is published of a metric; if something is, say so, and whether more will be."""
     n = release.summaries(app.store).get(declared.definition, Summary()).n
     now, refused = app.store.now(), refused_reports.hours(app.store, trial=app.trial)
-    conditions = [_collected(app, declared), _uploads(app, refused, now), _accepted(declared, refused, now), _counted(app)]
+    uploads = _uploads(app, refused, now)
+    if n and app.simulated and uploads.state == "fails":  # nothing is missing: these people have no devices
+        uploads = Condition("uploads", "waits", f"{uploads.says} The reports for {app.simulated} are of simulated people.", "")
+    conditions = [_collected(app, declared), uploads, _accepted(declared, refused, now), _counted(app)]
     missing = any(each.state == "fails" for each in conditions)
     conditions += [_enough(app, declared, n, missing=missing), _due(app, declared)]
     cause = next((each.name for each in conditions if each.state == "fails"), "due")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.answer import figures
@@ -27,7 +28,7 @@ def sentence(
     rows = [row for row in comparison.differences if row.value is not False]  # the share of no mirrors that of yes
     if not rows:
         return f"{a} and {b} cannot be compared: {comparison.reason}."
-    moved = sorted((row for row in rows if row.differs), key=lambda row: -abs(distance(row.difference, scale)))
+    moved = sorted((row for row in rows if row.differs), key=partial(clearness, scale=scale))
     if not moved:
         if len(rows) > 1 and comparison.overall is not None and comparison.overall.differs:
             return f"No single value differs beyond chance between {a} and {b}, but all values together do."
@@ -37,13 +38,39 @@ def sentence(
     count = [f"{more} more {'differs' if more == 1 else 'differ'}"] if more > 0 else []
     first, second = both_sides(moved[0], comparison)
     if comparison.kind == "segments":
-        base = beside(comparison.b.name, comparison.a.name)
-        first_of_all = f"{most[0]} with {b} than with {base}, {most[1]} ({second} against {first})"
+        first_of_all = of_segments(moved[0], comparison)
     elif all(side_of(side.name, length).is_one for side in (comparison.a, comparison.b)):
         first_of_all = f"{most[0]} from {a} to {b}: {first} before, {second} after, {most[1]}"
     else:
         first_of_all = f"{most[0]}: {first} before ({a}), {second} after ({b}), {most[1]}"
     return " ".join(f"{figures.beginning(each)}." for each in (first_of_all, *map(" ".join, others), *count))
+
+
+def clearness(row: ValueDiffering, scale: str) -> tuple[float, float, float]:
+    """Return what rows are sorted by so that the clearest difference comes first: every page names that one."""
+    # Of answers that differ as clearly the larger difference; of two that mirror each other the one that is more.
+    size = distance(row.difference, scale)
+    return row.p_value, -abs(size), -size
+
+
+def of_segments(row: ValueDiffering, comparison: Comparison) -> str:
+    """Say of two segments, or an arm and its base, what is more or less with which, and by how much: every page says it so."""
+    subject, by = how(row, comparison)
+    b, base = figures.group(comparison.b.name), beside(comparison.b.name, comparison.a.name)
+    first, second = both_sides(row, comparison)
+    return f"{subject} with {b} than with {base}, {by} ({second} against {first})"
+
+
+def of_arm(row: ValueDiffering, comparison: Comparison) -> str:
+    """Say whether an arm has an effect on a value, which way, and by how much; and what both arms answer."""
+    if row.differs:
+        return f"{figures.beginning(of_segments(row, comparison))}."
+    between = measure_of(row, comparison).signed(row.simultaneous)
+    subject = figures.quoted(row.label) if is_of_shares(comparison) else f"the {name_of(row)}"
+    first, second = both_sides(row, comparison)
+    arm, base = (side.name.partition("=")[2] for side in (comparison.b, comparison.a))
+    answers = f"{figures.beginning(subject)}: {second} with {arm}, {first} with {base}."
+    return f"No effect of {figures.group(comparison.b.name)} on {subject} found so far ({between}). {answers}"
 
 
 def beside(name: str, other: str) -> str:
@@ -112,5 +139,4 @@ def planned_in_words(
         return f"{100 * planned:.6g} {'point' if planned == _POINT else 'points'}"
     if metric.scale == "log":
         return f"a factor of {(float(axis.high) / float(axis.low)) ** planned:.3g}"
-    reach = planned * axis.reach
-    return figures.number(reach, (0, reach), metric.unit)
+    return f"{planned * axis.reach:,.6g} {metric.unit}"

@@ -88,5 +88,6 @@ def _says(row: ValueDiffering, arms: int, highest: Sequence[str], most: str | No
         among = figures.listed([figures.quoted(arm) for arm in highest], "or")
         words.insert(0, f"{high} with {among}")
     if not words:
-        return f"With which of {arms} arms {subject} is {high} cannot be told so far."
+        most = f"{subject} most often" if is_share else f"the highest {name_of(row)}"
+        return f"None of the {arms} arms is found so far to have {most}."
     return figures.beginning(f"{subject} is {' and '.join(words)}, of {arms} arms.")

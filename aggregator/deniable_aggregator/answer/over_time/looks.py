@@ -6,6 +6,7 @@ The intervals hold together over all looks, so looking back costs nothing.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from itertools import accumulate, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +14,7 @@ from deniable.forecast.precision import people_needed
 from deniable.messages.lookalike import did_you_mean
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.difference import compare, differences_of
-from deniable_aggregator.answer.difference.sentence import how
+from deniable_aggregator.answer.difference.sentence import clearness, of_segments
 from deniable_aggregator.answer.model.experiment import ArmCourse, ArmOrder, ExperimentAnswer, Look
 from deniable_aggregator.answer.model.fields import LEVEL, Days, so_far
 from deniable_aggregator.answer.over_time.arm_order import arm_order
@@ -97,7 +98,7 @@ class Clearest(NamedTuple):
     """The clearest difference of an experiment."""
 
     p_value: float  # of all its arms and values together and at all looks
-    says: str  # in which arm what is more or less than in the base
+    says: str  # in which arm what is more or less than in the base, and by how much
 
 
 def clearest(published: Sequence[Published]) -> dict[str, Clearest]:
@@ -107,10 +108,8 @@ def clearest(published: Sequence[Published]) -> dict[str, Clearest]:
         comparisons = arm_comparisons(published, _pairs(published[0], name), LEVEL)
         pairs = [(row, comparison) for comparison in comparisons for row in comparison.differences if row.value is not False]
         if pairs:
-            # Of two answers that mirror each other, the one that is more frequent.
-            row, comparison = min(pairs, key=lambda pair: (pair[0].p_holm, -figures.distance(pair[0].difference, pair[1].scale)))
-            arm = figures.quoted(comparison.b.name.partition("=")[2])
-            differences[name] = Clearest(row.p_holm, f"{how(row, comparison)[0]} with {arm}")
+            row, comparison = min(pairs, key=lambda pair: clearness(pair[0], pair[1].scale))
+            differences[name] = Clearest(row.p_holm, of_segments(row, comparison))
     return differences
 
 
@@ -149,7 +148,9 @@ def arm_comparisons(
 def _course(published: Sequence[Published], comparison: Comparison, value: str | None) -> ArmCourse | None:
     """Follow one difference of a comparison; None if it has no such value."""
     rows = [row for row in comparison.differences if row.value is not False]  # the share of no mirrors that of yes
-    followed = min((row for row in rows if value in (None, row.label)), key=lambda row: row.p_value, default=None)
+    followed = min(
+        (row for row in rows if value in (None, row.label)), key=partial(clearness, scale=comparison.scale), default=None
+    )
     if followed is None:
         return None
     version = next(each for each in published if each.declared.metric.version == comparison.version)

@@ -46,16 +46,16 @@ def verdict(
         return Verdict("undecided", 0, 0, f"{begin} This many reports would find it in 80% of cases. Look again as more come in.")
     if metric.permanent:  # more reports of the same devices hardly help
         number = plural(more, "person")
-        says = f"{begin} About {number} more in both arms together find it in 80% of cases: devices keep their responses."
+        says = f"{begin} About {number} more in both arms together find it in 80% of cases. Devices keep their responses."
         return Verdict("undecided", more, None, says)
     periods = ceil(more / ((comparison.a.n + comparison.b.n) / len(comparison.b.included)))
-    rate = f"in {plural(periods, f'more {metric.period}')}, if each brings as many people who have not reported before"
+    rate = f"That takes {plural(periods, f'more {metric.period}')}, if each brings as many people who have not reported before"
     number = plural(more, "more report")
     return Verdict(
         "undecided",
         more,
         periods,
-        f"{begin} About {number} of other people, in both arms together, find it in 80% of cases: {rate}.",
+        f"{begin} About {number} of other people, in both arms together, find it in 80% of cases. {rate}.",
     )
 
 

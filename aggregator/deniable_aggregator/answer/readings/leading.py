@@ -59,7 +59,7 @@ def in_words(
 def _undetected(limit: float) -> str:
     if isnan(limit):
         return "These reports detect no answer, and could detect none, however many give it."
-    least = figures.share(limit, limit)
+    least = figures.share(limit, limit / 10)
     return f"These reports detect no answer. They would detect, half of the time, one that {least} of people give."
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable_aggregator.answer import figures
+from deniable_aggregator.answer import digits, figures
 from deniable_aggregator.answer.model.number import RangeEstimate
 from deniable_aggregator.answer.question import number_range
 from deniable_aggregator.answer.readings.number import moved, to_number
@@ -50,7 +50,7 @@ def side(reading: NumberReading, text: str) -> Side:
 
 def _share(metric: Metric, share: RangeShare, text: str, level: float) -> str:
     ends = share.interval(level)
-    error = figures.stderr(ends)
+    error = digits.stderr(ends)
     words = number_range.read(text, metric).words(metric.unit)
     between = figures.share_range(ends, error)
     return f"{figures.share(figures.possible(share.share), error)} of answers are {words} ({figures.interval(level)} {between})."

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from math import ceil, floor, log, log10
+from math import ceil, exp, floor, log, log10
 from typing import TYPE_CHECKING, TypeVar
 
-from deniable_aggregator.answer.figures import MINUS, count, percent, share_digits
+from deniable_aggregator.answer import digits
+from deniable_aggregator.answer.digits import MINUS
+from deniable_aggregator.answer.figures import count, percent, percent_range
 from deniable_aggregator.answer.model.shares import ValueEstimate, ValueShare
 
 if TYPE_CHECKING:
@@ -117,18 +119,37 @@ def share_scale(
 def number_scale(low: float, high: float, *, is_log: bool) -> Scale:
     """Make a scale of a number's range, with ticks at round numbers."""
     scale = Scale(low, high, is_log)
-    if is_log:
-        powers = range(ceil(log10(low) - 1e-9), floor(log10(high) + 1e-9) + 1)
-        every = ceil(max(len(powers), 1) / _MOST_TICKS)
-        values = [10.0**power for power in powers if power % every == 0]
-        values = values if len(values) > 1 else [low, high]
-    else:
-        step = 10.0 ** floor(log10((high - low) / _MOST_TICKS))
-        step = next(step * times for times in (1, 2, 5, 10) if (high - low) / (step * times) <= _MOST_TICKS)
-        values = [step * place for place in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
-    sizes = (f"{abs(value):,.6g}" if abs(value) < 1e6 else f"{abs(value):.3g}" for value in values)  # noqa: PLR2004
-    labels = (f"{MINUS if value < 0 else ''}{size}" for value, size in zip(values, sizes, strict=True))
-    return Scale(low, high, is_log, tuple(map(Tick, map(scale.across, values), labels)))
+    values = _powers(low, high) if is_log else []
+    values = values if len(values) > 1 else _steps(low, high)
+    return Scale(low, high, is_log, tuple(Tick(scale.across(value), _label(value)) for value in values))
+
+
+def ratio_scale(low: float, high: float) -> Scale:
+    """Make a linear scale of logarithms of ratios, with ticks at round ratios."""
+    ratios = exp(low), exp(high)
+    values = _powers(*ratios)
+    values = values if len(values) > 2 else _steps(*ratios)  # noqa: PLR2004 - 1 is no difference, and there is more to see
+    scale = Scale(low, high)
+    return Scale(low, high, ticks=tuple(Tick(scale.across(log(value)), _label(value)) for value in values if value > 0))
+
+
+def _powers(low: float, high: float) -> list[float]:
+    """Return the powers of ten in a range, as many as there is room for."""
+    powers = range(ceil(log10(low) - 1e-9), floor(log10(high) + 1e-9) + 1)
+    every = ceil(max(len(powers), 1) / _MOST_TICKS)
+    return [10.0**power for power in powers if power % every == 0]
+
+
+def _steps(low: float, high: float) -> list[float]:
+    """Return round numbers in a range, at equal distances."""
+    step = 10.0 ** floor(log10((high - low) / _MOST_TICKS))
+    step = next(step * times for times in (1, 2, 5, 10) if (high - low) / (step * times) <= _MOST_TICKS)
+    return [step * place for place in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+
+
+def _label(value: float) -> str:
+    size = f"{abs(value):,.6g}" if abs(value) < 1e6 else f"{abs(value):.3g}"  # noqa: PLR2004
+    return f"{MINUS if value < 0 else ''}{size}"
 
 
 def round_scale(low: float, high: float) -> Scale:
@@ -163,8 +184,8 @@ def chart(
     """Draw values."""
     over = rows if over is None else over
     scale = share_scale(max(row.simultaneous[1] for row in over))
-    digits = share_digits(max(row.stderr for row in over))
-    return Chart(scale, tuple(_bar(row, scale, digits) for row in rows), any(row.interval != row.simultaneous for row in over))
+    places = digits.of_share(max(row.stderr for row in over))
+    return Chart(scale, tuple(_bar(row, scale, places) for row in rows), any(row.interval != row.simultaneous for row in over))
 
 
 def bars(rows: Sequence[ValueShare]) -> tuple[Bar, ...]:
@@ -185,7 +206,7 @@ def bars(rows: Sequence[ValueShare]) -> tuple[Bar, ...]:
     )
 
 
-def _bar(row: ValueShare, scale: Scale, digits: int) -> ValueBar:
+def _bar(row: ValueShare, scale: Scale, places: int) -> ValueBar:
     frequency, (low, high), (lowest, highest) = row.frequency, row.interval, row.simultaneous
     return ValueBar(
         label=row.label,
@@ -194,8 +215,8 @@ def _bar(row: ValueShare, scale: Scale, digits: int) -> ValueBar:
         interval=(scale.across(low), scale.across(high)),
         simultaneous=(scale.across(lowest), scale.across(highest)),
         reports=count(row.n),
-        estimate=percent(frequency, digits),
-        interval_text=f"{percent(low, digits, '')} to {percent(high, digits)}",
-        simultaneous_text=f"{percent(lowest, digits, '')} to {percent(highest, digits)}",
+        estimate=percent(frequency, places),
+        interval_text=percent_range(row.interval, places),
+        simultaneous_text=percent_range(row.simultaneous, places),
         faint=isinstance(row, ValueEstimate) and not row.detected,
     )

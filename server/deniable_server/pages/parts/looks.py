@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp
 from typing import TYPE_CHECKING
 
 from deniable.registry import period
-from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.digits import MINUS
 from deniable_server.pages.parts import chart, timeline
 from deniable_server.pages.parts.chart import Scale, Tick
 from deniable_server.pages.parts.timeline import CoursePicture, Hit, Mark, TimeTick
@@ -47,7 +46,8 @@ def picture(
     low = max(min(end[0] for end in ends), min(0.0, *values, last[0]) - reach)
     high = min(max(end[1] for end in ends), max(0.0, *values, last[1]) + reach)
     low, high = min(low, 0.0), max(high, 0.0)
-    scale = chart.round_scale(low, high) if high > low else Scale(-1, 1)
+    make = chart.ratio_scale if is_ratio else chart.round_scale
+    scale = make(low, high) if high > low else Scale(-1, 1)
     pitch = 100 / len(looks)
     middle = [round(pitch * (at + 0.5), 2) for at in range(len(looks))]
     upper = [(x, scale.down(end[1])) for x, end in zip(middle, ends, strict=True)]
@@ -86,6 +86,6 @@ def _label(scale: Scale, tick: Tick, *, is_ratio: bool) -> str:
     """Write a difference beside the axis: with its sign, or as a factor."""
     value = scale.low + tick.at / 100 * (scale.high - scale.low)
     if is_ratio:
-        return f"\N{MULTIPLICATION SIGN} {exp(value):.3g}"
-    label = tick.label.replace("-", figures.MINUS)
+        return f"\N{MULTIPLICATION SIGN} {tick.label}"
+    label = tick.label.replace("-", MINUS)
     return f"+{label}" if value > 1e-12 * scale.high else label

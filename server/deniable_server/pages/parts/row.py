@@ -14,7 +14,7 @@ from deniable_aggregator.answer.model.number import quantile_name
 from deniable_aggregator.answer.model.rows import unit_of
 from deniable_aggregator.answer.model.series import Trend
 from deniable_aggregator.answer.over_time import sentence
-from deniable_aggregator.answer.over_time.sentence import NAMES, closed_periods
+from deniable_aggregator.answer.over_time.sentence import closed_periods
 from deniable_aggregator.answer.readings.leading import between
 from deniable_server.pages import metric_page, number_page
 from deniable_server.pages.parts import chart, spark
@@ -96,21 +96,6 @@ class Move(NamedTuple):
         """From when to when."""
         return figures.brief_range(self.result.since, self.result.last, self.series.period_length)
 
-    @property
-    def of(self) -> str:
-        """What moved, as it stands before the name of the metric; empty if it is yes."""
-        if self.line.value is True:
-            return ""
-        return (
-            f"{figures.quoted(self.line.label)} of " if self.line.kind == "share" else f"the {NAMES[self.line.kind].lower()} of "
-        )
-
-    @property
-    def when(self) -> str:
-        """Which way it went, and from when to when, as a sentence ends."""
-        moments = figures.moments(self.result.since, self.result.last, self.series.period_length)
-        return f"{'rose' if self.is_rise else 'fell'}{' on average' * self.is_trend} from {moments}"
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -127,6 +112,7 @@ class Row:
     note: str  # its interval and what it is of
     estimate: Estimate
     period: str  # the last period
+    shifted: str  # which shifts were seen in the last periods, in words
     tests: tuple[Move, ...]  # every change and every trend that is tested
     sparks: Sparks  # draws what is said
     n: int  # reports published, of all periods
@@ -136,6 +122,11 @@ class Row:
     ends: str  # when collection ended or ends soon, in words
     moves: tuple[Move, ...] = ()  # those found beyond chance over the whole list: trends first, and the largest first
     spark: Spark | None = None
+
+    @property
+    def says(self) -> str:
+        """What changed most surely, in a sentence."""
+        return f"{self.moves[0].words}, {self.moves[0].between}." if self.moves else self.shifted
 
     @property
     def unmoved(self) -> tuple[str, ...]:
@@ -154,7 +145,7 @@ class Row:
         moves = [move._replace(p_holm=p) for move, p in zip(self.tests, p_holm, strict=True)]
         sure = [move for move in moves if move.p_holm <= alpha]
         sure.sort(key=lambda move: (not move.is_trend, -move.size))
-        state: State = "changed" if sure and self.n else self.state
+        state: State = "changed" if (sure or self.shifted) and self.n else self.state
         return replace(self, tests=tuple(moves), moves=tuple(sure), state=state, spark=self.sparks(next(iter(sure), None)))
 
 
@@ -162,6 +153,7 @@ def row(
     app: AppMetrics,
     measured: Latest,  # the last period
     series: Series | None,  # the last periods; None if there are none
+    shifted: str,  # which shifts were seen in them, in words
     n: int,  # reports published of the version, in all periods
     today: date,
 ) -> Row:
@@ -183,6 +175,7 @@ def row(
         note=", ".join(filter(None, (note, brief))),
         estimate=estimate,
         period=span.last if span else "",
+        shifted=shifted,
         tests=tests,
         sparks=partial(_spark, app, measured, series) if measured.n else lambda _: None,
         n=n,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from deniable.messages.lookalike import did_you_mean
 from deniable.messages.plural import plural
 from deniable.registry import OTHER
-from deniable_aggregator.answer import figures
+from deniable_aggregator.answer import digits, figures
 from deniable_aggregator.answer.figures import Measure
 from deniable_aggregator.answer.model.number import quantile_name
 from deniable_aggregator.answer.model.query import CompareWith, Filter, Query
@@ -280,7 +280,7 @@ class _Writer:
             state, words, by = "all", "", ""
         elif is_wide and not is_base:
             state, words, by = "few", _FEW, ""
-        error = figures.stderr(interval)
+        error = digits.stderr(interval)
         between = (
             figures.share_range(metric_page.possible(interval), error) if self.measure.is_share else self.measure.ends(interval)
         )

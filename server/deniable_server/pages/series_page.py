@@ -11,7 +11,6 @@ from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.figures import moment
 from deniable_aggregator.answer.over_time.sentence import NAMES, changes_of, measure_of, trends_of
-from deniable_aggregator.answer.readings.numbers_differing import MEDIAN
 from deniable_server.pages.parts import chart, timeline
 from deniable_server.pages.parts.chart import Scale
 from deniable_server.pages.parts.timeline import Pin
@@ -128,9 +127,7 @@ def view(
                 ends,
                 NAMES.get(line.kind, line.label),
                 pins=pins.get(line.label, ()),
-                between=" ".join(
-                    filter(None, (_between(own[line.label], series) if line.label in own else "", _later(line, course)))
-                ),
+                between=" ".join(filter(None, (_between(own[line.label], series) if line.label in own else "", line.left_out))),
                 pictures=len(lines),
             )
             for line in lines
@@ -240,14 +237,6 @@ def _by(line: Line, shift: Shift, series: Series, *, sign: bool = False) -> str:
     if sign:
         return measure.signed(shift.interval).removesuffix(" points")
     return measure.size(shift.interval, is_rise=shift.direction == "rose")
-
-
-def _later(line: Line, series: Series) -> str:
-    """Say of how many periods a median is estimated, if of fewer than the mean."""
-    if line.kind != MEDIAN:
-        return ""
-    own, all_ = (sum(each is not None for each in points) for points in (line.points, series.lines[0].points))
-    return f"The median is estimated for the last {own} of {plural(all_, series.period_length)} only." if own < all_ else ""
 
 
 def _between(line: Line, series: Series) -> str:

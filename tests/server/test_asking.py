@@ -685,7 +685,11 @@ def test_the_command_takes_a_level(url, command):
     rows = json.loads(command(url, "theme", "--level", "0.9", "--json")[1])
     assert rows == Query(url, READ).metric("theme").level(0.9).rows()
     assert rows != Query(url, READ).metric("theme").rows()
-    assert "level is a confidence between 0.5 and 0.999999; this is 90.0" in command(url, "theme", "--level", "90")[2]
+    assert (
+        "level is a confidence between 0.5 and 0.999999; this is 90.0; did you mean 0.9?"
+        in command(url, "theme", "--level", "90")[2]
+    )
+    assert "this is 99.9; did you mean 0.999?" in command(url, "theme", "--level", "99.9")[2]
 
 
 def test_the_command_says_what_is_missing(url, command):

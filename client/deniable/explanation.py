@@ -13,6 +13,7 @@ from deniable.frozen import dataclass
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.limits.exposure import Exposure
 from deniable.registry.answers.axis import BINS
+from deniable.registry.answers.number import plain
 from deniable.registry.period import MOST_IN_MONTH
 from deniable.source import OS
 
@@ -70,6 +71,8 @@ class Explanation:
         An example of a report, in hexadecimal; None if no answer was given.
     report_names
         The answers that the example names, not always the true one; empty if it names none.
+    beyond
+        That the answer is a number beyond the range, and what is reported in its place; empty if it is none.
     """
 
     metric: str
@@ -94,6 +97,7 @@ class Explanation:
     segment_bits: float
     report: str | None
     report_names: str
+    beyond: str
 
     @classmethod
     def of(cls, registry: Registry, id_: str, budget: Budget, value: object = None, *, instead: bool = False) -> Explanation:
@@ -149,6 +153,7 @@ class Explanation:
             segment_bits=exposure.segment_bits,
             report=None if report is None else report.hex(),
             report_names="" if report is None else report_names(declared, report),
+            beyond=_beyond(metric, value),
         )
 
     def __str__(self) -> str:
@@ -171,6 +176,7 @@ class Explanation:
         lines.append(f"Every report has {_number(self.report_bytes, 'byte')}, whatever the answer{sealed}.")
         lines += self._exposed()
         if self.report is not None:
+            lines += [self.beyond] if self.beyond else []
             lines.append(f"A report of this answer might look like this: it {in_words(self.report_names, self.report)}")
         return "\n".join(lines)
 
@@ -241,6 +247,15 @@ def _value(metric: Metric, answer: object, *, instead: bool) -> int:
     else:
         position = metric.position(answer)
     return metric.round_at(position, OS.below(metric.axis.steps)) if metric.axis and metric.rounded else position
+
+
+def _beyond(metric: Metric, answer: object) -> str:
+    """Say what is reported in place of a number beyond the range; empty of any other answer."""
+    axis, number = metric.axis, plain(answer)
+    if axis is None or number is None or axis.low <= number <= axis.high:
+        return ""
+    side, end = ("below", axis.low) if number < axis.low else ("above", axis.high)
+    return f"{float(number):.12g} {metric.unit} is {side} the range, so {float(end):.12g} {metric.unit} is reported in its place."
 
 
 def _says(metric: Metric, mechanism: Mechanism) -> str:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, time
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 from deniable_query.answer import Answer
+from deniable_query.calls import calls
 from deniable_query.error import QueryError
 from deniable_query.metric import Metric
 from deniable_query.server import Server
+from deniable_query.words import answer_text, answer_texts, time_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import date
+
     from deniable_query.answer import Row
 
     Value = str | bool | float
@@ -27,35 +29,6 @@ VARIABLES = {"DENIABLE_URL": "", "DENIABLE_READ_KEY": ""}
 _ABOUT = {"DENIABLE_URL": "the server's address", "DENIABLE_READ_KEY": "a read key of the app"}
 _PAGE = 10_000
 _TRIES = 3
-
-
-def _word(value: object) -> str:
-    """Write a value of a filter as rows have it: yes and no for booleans, numbers as texts."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Real):
-        return f"{float(value):.12g}" if not isinstance(value, Integral) else str(int(value))
-    raise QueryError(0, "", f"a filter names texts, True, False or numbers, one or several; this is {value!r}")
-
-
-def _words(values: object) -> list[str]:
-    one = isinstance(values, str) or not isinstance(values, Iterable)
-    return [_word(values)] if one else [_word(each) for each in values]  # type: ignore[attr-defined]
-
-
-def _time(at: str | date) -> str:
-    """Write a day, or a time in UTC unless it has another offset. A midnight without an offset is a day."""
-    if isinstance(at, str):
-        return at
-    if not isinstance(at, date):
-        raise QueryError(0, "", f"between() takes a day, week, month or time, such as '2026-W47'; this is {at!r}")
-    if not isinstance(at, datetime):
-        return at.isoformat()
-    if at.tzinfo is None and at.time() == time():
-        return at.date().isoformat()
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +55,10 @@ class Query:
     timeout: float = 60.0
     _members: dict[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """Write the question as it is asked, without the key."""
+        return f"Query({self.url!r}){''.join(f'.{each}' for each in calls(self._members))}"
+
     def __post_init__(self) -> None:
         """Read the address and the key from the environment if neither is given."""
         if self.url is None and self.key is None:
@@ -105,7 +82,7 @@ class Query:
 
     def between(self, first: str | date, last: str | date | None = None) -> Query:
         """Ask about the periods that overlap a day, a week or a month in UTC, two of them and the time between, or two times."""
-        return self._with(date_range=_time(first) if last is None else [_time(first), _time(last)])
+        return self._with(date_range=time_text(first) if last is None else [time_text(first), time_text(last)])
 
     def last(self, days: int | str) -> Query:
         """Ask about the periods that overlap the last days, today included: 30, ``"30d"``, or for twelve weeks ``"12w"``."""
@@ -128,11 +105,13 @@ class Query:
         return self._filtered("is_not", segments)
 
     def compare(self, segment: str, base: str = "") -> Query:
-        """Compare each value of a segment that rows are broken down by with one of them, the base."""
+        """Break rows down by a segment, and compare each value of it with one of them, the base."""
         if not base:
             rule = f"compare({segment!r}) has no base: name the value that the others are compared with, as the second argument"
             raise QueryError(0, "", f"{rule}; of an experiment, experiment({segment!r}) has its base")
-        return self._compared({"dimension": segment, "base": base})
+        divided = self._members.get("dimensions", [])
+        query = self if segment in divided else self.by(*(each for each in divided if each != "value"), segment)
+        return Query._compared(query, {"dimension": segment, "base": base})
 
     def compare_previous(self, *, weekday: bool = False) -> Query:
         """Compare with the range of the same length before; or whole weeks before, so that weekdays match."""
@@ -256,7 +235,7 @@ class Query:
         QueryError
             If the server answers with a problem, or not at all.
         """
-        parameters = {"segment": segment, "value": None if value is None else _word(value)}
+        parameters = {"segment": segment, "value": None if value is None else answer_text(value)}
         return self._of_each("/experiment", "arms", self._level() | {name: each for name, each in parameters.items() if each})
 
     def diagnosis(self) -> dict[str, dict[str, Any]]:
@@ -300,7 +279,7 @@ class Query:
         with self._server() as server:
             return {
                 name: server.document("POST", f"metrics/{quote(name, safe='@')}/withheld", "guarantee", json=question)
-                for name in self._members.get("metrics", ())
+                for name in self._named()
             }
 
     def budgets(self) -> dict[str, Any]:
@@ -344,6 +323,7 @@ class Query:
         raise QueryError(200, "", "something was published between the pages, again and again; ask again")
 
     def _pages(self) -> list[dict[str, Any]]:
+        self._named()
         pages: list[dict[str, Any]] = []
         offset: int | None = 0
         with self._server() as server:
@@ -358,8 +338,15 @@ class Query:
         with self._server() as server:
             return {
                 name: server.document("GET", f"metrics/{quote(name, safe='@')}{path}", member, params=parameters)
-                for name in self._members.get("metrics", ())
+                for name in self._named()
             }
+
+    def _named(self) -> list[str]:
+        """Return the metrics that the query is about; raise `QueryError` if it names none."""
+        names: list[str] = self._members.get("metrics", [])
+        if not names:
+            raise QueryError(0, "", "the query names no metric: add metric('ui.theme'), or several; metrics() lists them")
+        return names
 
     def _reports(self) -> dict[str, Any]:
         """Write the level, the range and the segment as parameters of what is of one group of reports."""
@@ -388,7 +375,7 @@ class Query:
         return self._with(compare=compare if before.keys() & compare.keys() else before | compare)
 
     def _filtered(self, op: str, segments: dict[str, Value | Iterable[Value]]) -> Query:
-        new = [[op, name, _words(values)] for name, values in segments.items()]
+        new = [[op, name, answer_texts(values)] for name, values in segments.items()]
         return self._with(filters=[*self._members.get("filters", ()), *new])
 
     def _with(self, **members: Any) -> Query:

@@ -102,7 +102,7 @@ def _table(answer: Answer) -> list[list[str]]:
         is_ratio = unit != "share" and metric["scale"] == "log"
         cells = [str(row.get(name) or "") for name in names]
         figures = [_possible(row[name], *metric["range"]) if is_ratio else row[name] for name in _ESTIMATE]
-        cells += [_figure(each, unit, figures[1], figures[2]) for each in figures]
+        cells += [figure(each, unit, figures[1], figures[2]) for each in figures]
         cells += [_difference(row[name], unit, is_ratio=is_ratio) for name in (*differences, *trends)]
         if differences:
             cells.insert(len(cells) - len(trends), _number(row["p_holm"]))
@@ -123,7 +123,7 @@ def _possible(number: Cell, least: float, most: float) -> Cell:
     return min(max(number, least), most) if isinstance(number, float) else number
 
 
-def _figure(number: Cell, unit: str, low: Cell, high: Cell) -> str:
+def figure(number: Cell, unit: str, low: Cell, high: Cell) -> str:
     """Write a figure with the digits that pages choose: the last is about its standard error, and two stand at least."""
     if not isinstance(number, float):
         return "" if number is None else str(number)

@@ -5,6 +5,8 @@ The seeds are fixed. Bounds are such that a right estimator fails with a probabi
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tallies
@@ -243,6 +245,29 @@ def test_no_reports_and_one():
     assert not any(estimate.resolves(estimate.quantile(share)) for share in (0.05, 0.5, 0.95))
     with pytest.raises(ParameterError, match="layout"):
         distribution(mechanism, tally.empty(mechanisms.make("grr", domain_size=4, epsilon="1").layout))
+
+
+def test_quantiles_take_no_resampled_fits():
+    """They take nearly all of the time of a picture, and neither a band nor whether it is resolved depends on them."""
+    rng, mechanism = np.random.default_rng(45), window("2")
+    for values in ((), np.linspace(0, 1, 21)):
+        estimate = distribution(mechanism, replay(mechanism, POPULATIONS["low"], 2000, rng), values=values)
+        alone = replace(estimate, resample=None)
+        resolved = [alone.resolves(alone.quantile(share)) for share in (0.001, 0.5)]
+        assert resolved == [False, True]
+
+
+def test_the_error_of_a_share_is_that_of_its_estimates():
+    """Over many tallies, at the true place of a median; fewer people have a larger one."""
+    rng, mechanism, errors, estimates = np.random.default_rng(46), window("2"), [], []
+    for _ in range(60):
+        profile = distribution(mechanism, replay(mechanism, POPULATIONS["even"], 2000, rng)).profile
+        errors.append(profile.error(0.5))
+        estimates.append(profile.cumulative[mechanism.points // 2])
+    assert np.median(errors) == pytest.approx(np.std(estimates), rel=0.5)
+    counted = replay(mechanism, POPULATIONS["even"], 2000, rng)
+    once, often = (distribution(mechanism, counted, repeats=repeats).profile.error(0.5) for repeats in (0, 9))
+    assert often**2 - once**2 == pytest.approx(0.25 * 9 / 2000)
 
 
 # Of these, bands that came from resampling smooth fits held 0 to 90%.

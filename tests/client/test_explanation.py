@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 import pytest
 from registries import metric_toml, registry_toml
@@ -128,6 +129,24 @@ def test_a_number_in_words():
     )
     with pytest.raises(ParameterError, match="an answer to m must be a number; this is an undeclared str"):
         explained(f'{number}estimate = "mean"', "412")
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (1200, "1200 ms is above the range, so 1000 ms is reported in its place."),
+        (-0.5, "-0.5 ms is below the range, so 0 ms is reported in its place."),
+        (float("inf"), "inf ms is above the range, so 1000 ms is reported in its place."),
+        (Fraction(1200), "1200 ms is above the range, so 1000 ms is reported in its place."),  # as a command reads it
+        (1000, ""),
+        (0, ""),
+        (None, ""),
+    ],
+)
+def test_a_number_beyond_its_range_says_what_is_reported(answer, says):
+    explanation = explained('type = "number"\nrange = [0, 1000]\nunit = "ms"\nestimate = "mean"', answer)
+    assert explanation.beyond == says
+    assert says in str(explanation)
 
 
 def test_a_set_in_words():

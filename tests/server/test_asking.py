@@ -29,7 +29,7 @@ from deniable_aggregator.answer.model.metric import Listed
 from deniable_query import Answer, Metric, Query, QueryError
 from deniable_query.commands.query import _about_differences
 from deniable_query.commands.query import query as command_query
-from deniable_query.table import _figure, lines, remarks_of
+from deniable_query.table import figure, lines, remarks_of
 
 from .conftest import READ
 from .test_rows import NOW, RANGE, ask, day, filled, send, shop  # noqa: F401 - fixtures
@@ -434,16 +434,16 @@ def command(monkeypatch, capsys):
 def test_the_command_prints_the_sentences_and_a_table(url, command):
     """Estimates with their intervals, in percent or in the unit; the rows alone for programs and spreadsheets."""
     query = Query(url, READ).metric("theme")
-    status, out, err = command(url, "theme", "--by", "platform", "--last", "12w")
+    status, out, err = command(url, "theme", "--by", "time", "--last", "12w")
     assert (status, err) == (0, "")
-    sentences = ["All reports together, of every platform:", *query.last(84).says()["theme"]]
-    rows = query.by("platform").last(84).rows()
+    sentences = query.last(84).says()["theme"]
+    rows = query.by("time").last(84).rows()
     row, days = rows[0], [(each["from"] or "", each["to"]) for each in rows if each["to"]]
     first, last = min(days)[0], min(max(to for _, to in days), str(datetime.now(UTC).date()))
     why = ", every day that overlaps the last 12 weeks"
     head = f"Rows from {first} to {last}{why}:" if first else f"Rows up to {last}{why}:"
-    assert out.startswith("\n".join(sentences) + f"\n\n{head}\n\nPLATFORM  VALUE")
-    assert re.search(rf"^{row['platform']} +{row['value']} +{100 * row['estimate']:.2f}% ", out, re.MULTILINE)
+    assert out.startswith("\n".join(sentences) + f"\n\n{head}\n\nPERIOD {' ' * (len(row['period']) - 6)} VALUE")
+    assert re.search(rf"^{row['period']} +{row['value']} +{100 * row['estimate']:.2f}% ", out, re.MULTILINE)
     assert re.search(r"^median|^p50 +[\d.]+ ms +[\d.]+ ms +[\d.]+ ms +[\d,]+$", command(url, "wait")[1], re.MULTILINE)
     with guarded():
         _, table, _ = command(url, "theme", "--csv")
@@ -452,18 +452,109 @@ def test_the_command_prints_the_sentences_and_a_table(url, command):
 
 
 @pytest.mark.parametrize(
-    ("words", "subject"),
+    ("metric", "words", "sentence"),
     [
-        (("--by", "platform", "--where", "platform=linux"), "Reports with platform=linux:"),
-        (("--where", "platform=linux", "--compare", "platform=macos"), "Reports with platform=linux:"),
-        (("--compare", "platform=macos"), "All reports together, of every platform:"),
+        ("theme", ("--value", "dark"), r"“dark” has a share of [\d.]+% \(95% interval -?[\d.]+% to [\d.]+%\)\."),
+        ("theme", ("--value", "dark", "--level", "0.8"), r"“dark” has a share of [\d.]+% \(80% interval .*\)\."),
+        ("theme", ("--value", "dark", "--by", "platform"), r"platform=linux: “dark” has a share of [\d.]+% .*"),
+        ("wait", ("--value", "p50"), r"The median is [\d.]+ ms \(95% interval [\d.]+ ms to [\d.]+ ms\)\."),
+        ("wait", ("--value", "p90"), r"90% of answers are at most [\d.]+ ms .*"),
+        ("wait", ("--value", "300..500"), r"[\d.-]+% of answers are above 300 and at most 500 ms .*"),
+        ("wait", ("--value", "..500", "--value", "p50"), r"(The median is|[\d.-]+% of answers are at most 500 ms) .*"),
     ],
 )
-def test_the_command_says_of_which_reports_its_sentences_are(url, command, words, subject):
-    """They follow what is asked about, and not how rows are divided."""
+def test_the_first_sentences_are_of_what_is_asked(url, command, metric, words, sentence):
+    """Of one value or figure what its row says, in the words of its metric; nothing of other values or of other reports."""
+    status, out, err = command(url, metric, *words)
+    assert (status, err) == (0, "")
+    lines = out.partition("\n\n")[0].splitlines()
+    assert re.fullmatch(sentence, lines[0]), lines
+    rows = Query(url, READ).metric(metric).where(value=list(words[1::2][:1])).rows()
+    assert len(rows) == 1
+    assert not set(lines) & set(Query(url, READ).metric(metric).says()[metric])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--by", "platform"),
+        ("--compare", "platform=macos"),
+        ("--where", "platform=linux", "--compare", "previous", "--last", "4d"),
+    ],
+)
+def test_no_sentence_is_of_other_reports_than_the_rows(url, command, words):
+    """Rows that are divided or compared have none of the page's sentences, which are of all reports together."""
     status, out, err = command(url, "theme", *words)
     assert (status, err) == (0, "")
-    assert out.splitlines()[0] == subject
+    query = Query(url, READ).metric("theme")
+    page = {*query.says()["theme"], *query.where(platform="linux").says()["theme"]}
+    assert not page & set(out.splitlines())
+
+
+def test_the_command_adds_a_trend(url, command):
+    """As the client's method does."""
+    rows = json.loads(command(url, "theme", "--trend", "--value", "dark", "--json")[1])
+    assert rows == Query(url, READ).metric("theme").where(value="dark").trend().rows()
+    assert "trend" in rows[0]
+
+
+def test_a_time_of_which_nothing_is_published_has_no_empty_table(url, command):
+    """The answer is why."""
+    status, out, _ = command(url, "theme", "--range", "2020-01", "--value", "dark")
+    assert status == 0
+    assert re.fullmatch(r"nothing of theme is published in this range, but from .+ to \S+\n", out)
+
+
+def test_a_query_shows_how_it_is_asked():
+    """Its text is the calls that make it; each of them once more makes the same."""
+    query = (
+        Query("https://t.example", "rk_secret")
+        .metric("theme", "wait")
+        .by("time")
+        .last("12w")
+        .where(platform="linux", value=["dark", "light"])
+        .where_not(value="x")
+        .compare("platform", base="linux")
+        .trend()
+        .level(0.9)
+    )
+    text = repr(query)
+    assert text == (
+        "Query('https://t.example').metric('theme', 'wait').by('time', 'platform').last('12w').where(platform='linux')"
+        ".where(value=['dark', 'light']).where_not(value='x').compare('platform', base='linux').trend().level(0.9)"
+    )
+    again = text.replace("Query('https://t.example')", "Query('https://t.example', 'rk_secret')")
+    assert eval(again, {"Query": Query}) == query
+    others = Query("https://t.example", "rk").by(values=False).between("2026-10", "2026-11").compare_previous(weekday=True).pool()
+    calls = ".by(values=False).between('2026-10', '2026-11').compare_previous(weekday=True).pool()"
+    assert repr(others) == f"Query('https://t.example'){calls}"
+    assert repr(Query("https://t.example", "rk").between("2026-W47")).endswith(".between('2026-W47')")
+
+
+def test_a_comparison_divides_the_rows_by_its_segment(url):
+    """So it is asked for in one call; numbers of reports alone stay so."""
+    query = Query(url, READ).metric("theme")
+    rows = query.compare("platform", base="linux").rows()
+    assert rows == query.by("platform").compare("platform", base="linux").rows()
+    assert query.by("time").compare("platform", base="linux") == query.by("time", "platform").compare("platform", base="linux")
+
+
+@pytest.mark.parametrize(
+    "ask_",
+    [
+        lambda query: query.says(),
+        lambda query: query.leading(),
+        lambda query: query.experiment(),
+        lambda query: query.comparison("2026-10", "2026-11"),
+        lambda query: query.diagnosis(),
+        lambda query: query.withheld("2026-11-20", "platform=beos", epsilon=0.1),
+        lambda query: query.rows(),
+    ],
+)
+def test_a_query_without_a_metric_says_so(ask_):
+    """No answer is empty because nothing was asked."""
+    with pytest.raises(QueryError, match=r"names no metric: add metric\('ui.theme'\), or several; metrics\(\) lists them"):
+        ask_(Query("http://127.0.0.1:9", READ))
 
 
 def test_the_command_alone_lists_the_metrics(url, command):
@@ -529,12 +620,12 @@ def test_an_answer_is_a_table_for_people(url):
 
 
 def test_the_command_takes_a_range_a_segment_a_value_and_a_comparison(url, command):
-    """As the client's methods do; the sentences are of the same range and segment, and of all values."""
+    """As the client's methods do; the sentences are of the same range and segment."""
     query = Query(url, READ).metric("theme").between(day(6), day(2))
     words = ("theme", "--range", f"{day(6)}..{day(2)}", "--where", "platform=linux", "--value", "dark")
     status, out, _ = command(url, *words)
     assert status == 0
-    assert out.startswith(query.where(platform="linux").says()["theme"][0])
+    assert command(url, *words[:-2])[1].startswith(query.where(platform="linux").says()["theme"][0])
     assert re.search(r"^VALUE .*\ndark +[\d.-]+% [^\n]*\n*\Z", out, re.MULTILINE), out
     compared = json.loads(command(url, *words[:3], "--compare", "platform=linux", "--json")[1])
     assert compared == query.by("platform").compare("platform", base="linux").rows()
@@ -594,7 +685,11 @@ def test_the_command_takes_a_level(url, command):
     rows = json.loads(command(url, "theme", "--level", "0.9", "--json")[1])
     assert rows == Query(url, READ).metric("theme").level(0.9).rows()
     assert rows != Query(url, READ).metric("theme").rows()
-    assert "level is a confidence between 0.5 and 0.999999; this is 90.0" in command(url, "theme", "--level", "90")[2]
+    assert (
+        "level is a confidence between 0.5 and 0.999999; this is 90.0; did you mean 0.9?"
+        in command(url, "theme", "--level", "90")[2]
+    )
+    assert "this is 99.9; did you mean 0.999?" in command(url, "theme", "--level", "99.9")[2]
 
 
 def test_the_command_says_what_is_missing(url, command):
@@ -622,8 +717,6 @@ def test_a_silent_server_is_told():
 def test_the_last_days_may_be_written_as_the_server_writes_them(url):
     assert Query(url, READ).metric("theme").last("30d") == Query(url, READ).metric("theme").last(30)
     assert Query(url, READ).metric("theme").last("12w").rows() == Query(url, READ).metric("theme").last(84).rows()
-    with pytest.raises(QueryError, match=r"a query is about 1 to 10 metrics: add metric\(\.\.\.\)"):
-        Query(url, READ).rows()
 
 
 def test_the_last_days_have_the_periods_that_overlap_them(serve):
@@ -733,7 +826,7 @@ def test_a_range_takes_months(url):
 )
 def test_figures_have_the_digits_of_pages(cells, text):
     estimate, *ends = cells
-    assert _figure(estimate, "min", *ends) == text == figures.number(estimate, tuple(ends), "min").replace("\u202f", " ")
+    assert figure(estimate, "min", *ends) == text == figures.number(estimate, tuple(ends), "min").replace("\u202f", " ")
 
 
 def test_a_figure_on_a_logarithmic_scale_stays_in_its_range():

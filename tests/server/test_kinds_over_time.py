@@ -71,15 +71,20 @@ def every_point_is_ordered(line):
 
 
 def test_medians_of_the_last_periods_only_are_told(shop, monkeypatch):
-    """On the page, and by empty lines of the file, which names them as rows of a query do."""
+    """On the page and in the answer, and by empty lines of the file, which names them as rows of a query do."""
     monkeypatch.setattr("deniable_aggregator.answer.over_time.numbers._MOST_MEDIANS", 2)
     position = shop.app.registry.metrics["wait"].position
     for ago in (4, 3, 2):
         send(shop, "wait", [position(40)] * 600, day(ago))
     shop.drain(days=40)
+    mean, median = ask(shop, "wait/series")["lines"]
+    assert (mean["left_out"], median["points"][0]) == ("", None)
+    assert median["left_out"] == (
+        "The median is estimated for the last 2 of 3 days only, because each takes a while. A query for p50 by time has all."
+    )
     html = shop.http.get("/m/wait").get_data(as_text=True)
-    assert "Medians take long, so the median is estimated for the last 2 of 3 days." in html
-    first = html.partition('class="periods"')[2].rpartition("<tr>")[2]
+    assert median["left_out"] in html
+    first = html.partition('class="periods"')[2].partition("</tbody>")[0].rpartition("<tr>")[2]
     assert "<td>\N{EN DASH}</td>" in first
     assert "no median: it is estimated for the last 2 days only" in first
     rows = list(csv.DictReader(shop.http.get("/m/wait/series.csv").get_data(as_text=True).splitlines()))

@@ -127,20 +127,50 @@ def test_ranges_are_compared_and_have_no_trend(over_days):
     )
 
 
+RULE = "write a range of wait as 250..500, above 250 and at most 500, or leave one end out; this is "
+OUTSIDE = "answers of wait are 0 to 1000 ms, and {} has {} of them: let an end lie within, such as 250..500"
+
+
 @pytest.mark.parametrize(
-    "word", ["5..2", "..", "..-1", "1000..", "0..x", "1..2..3", "-5..1000", "..nan", "200..200", "1e400..", "x.."]
+    ("word", "detail"),
+    [
+        ("5..2", "'5..2' has its ends in the wrong order: write 2..5, above 2 and at most 5"),
+        ("200..200", "'200..200' has nothing in it, for it is above 200 and at most 200: end it above 200, or leave one end out"),
+        *((word, f"{RULE}{word!r}") for word in ("..", "0..x", "1..2..3", "..nan", "1e400..", "x..")),
+        *((word, OUTSIDE.format(repr(word), "none")) for word in ("..-1", "1000..")),
+        ("-5..1000", OUTSIDE.format("'-5..1000'", "all")),
+    ],
 )
-def test_what_is_no_range_is_refused_with_the_rule(shop, word):
+def test_what_is_no_range_is_refused_with_what_to_write(shop, word, detail):
     answer = shop.http.post(
         "/api/v1/query",
         json={"metrics": ["wait"], "filters": within(word)},
         headers={"Authorization": f"Bearer {READ}"},
     )
     assert (answer.status_code, answer.get_json()["code"]) == (400, "value")
-    assert answer.get_json()["detail"] == (
-        "write a range of wait as 250..500, above 250 and at most 500, or leave one end out. Its ends are numbers, the first one "
-        f"is less, and one of them lies within 0 to 1000; this is {word!r}"
+    assert answer.get_json()["detail"] == detail
+
+
+@pytest.mark.parametrize(("word", "truth"), [("300..600", 2 / 3), ("600..800", 0), ("..200", 1 / 3), ("590..610", 2 / 3)])
+def test_a_range_that_ends_beside_many_answers_names_better_ends(shop, word, truth):
+    """Each range that it names has a much narrower interval; every surface says so in the same words, and never in vain."""
+    (share,) = rows(shop, metrics=["wait"], filters=within(word))
+    assert share["low"] < truth < share["high"]
+    advice = re.search(
+        r"Many answers lie that close to an end: the intervals? of (.+) (?:is|are) much narrower\.$", share["note"]
     )
+    assert advice, share["note"]
+    better = rows(shop, metrics=["wait"], filters=within(*advice[1].split(" and ")))
+    assert {row["value"] for row in better} == set(advice[1].split(" and "))
+    for row in better:
+        assert row["high"] - row["low"] < 0.75 * (share["high"] - share["low"])
+        low, high = (float(end) if end else beyond for end, beyond in zip(row["value"].split(".."), (-1, 1001), strict=True))
+        inside = sum(part for at, part in ((200, 1 / 3), (600, 2 / 3)) if low < at <= high)
+        assert row["low"] - 0.1 < inside < row["high"] + 0.1
+        assert "Many" not in row["note"]
+    own = {"headers": {"Authorization": f"Bearer {READ}"}}
+    answer = shop.http.get(f"/api/v1/metrics/wait?value={word}", **own).get_json()
+    assert answer["number"]["range_share"]["says"].endswith(share["note"])
 
 
 def test_a_range_with_a_hyphen_is_told_how_it_is_written(shop):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 RESAMPLES = 200
 _GAIN = 1e-3  # the fit ends when a step gains less log-likelihood than e^epsilon times this; stopping early is what smooths it
 _MOST_STEPS = 10_000
+_LOOK = 4  # steps from one look at the likelihood to the next
 _SMOOTHINGS = 0.0, 0.25, 1.0  # how strongly a step may smooth
 # _TRIALS, _HELD_OUT: how often a share of the reports is held out, to choose between them
 _TRIALS = 4
@@ -34,7 +35,9 @@ _HELD_OUT = 0.2
 _ENOUGH = 100  # reports, from which on there is a choice
 _BLURRED = 0.5
 _FEWEST = 8  # parts of a grouped distribution
-_RESOLVED = 4  # standard errors that a share must be away from 0 and 1
+# Standard errors that a share must be away from 0 and 1: of those of resampled fits, and of those of the profile, which allow
+# for all distributions. See `benchmarks/atoms.py`.
+_RESOLVED, _TOLD = 4, 2
 
 
 class Quantile(NamedTuple):
@@ -65,7 +68,7 @@ class Distribution:
     edges: NDArray[np.float64]  # (parts + 1,), from 0 to 1: where the parts end
     mass: NDArray[np.float64]  # (parts,), the share of the answers in each; not negative, with sum 1
     # (`RESAMPLES`, parts), what it is estimated to be, without smoothing, from as many other samples of devices and of their
-    # noise. It says how fine a picture may be. It takes most of the time, and quantiles need none.
+    # noise. It says how fine a picture may be. It takes most of the time, so only a picture asks for it.
     resample: Callable[[], NDArray[np.float64]]
     rough: NDArray[np.float64]  # (points,), the mass without smoothing, which keeps peaks: bands are of this
     profile: Profile | None = None  # what bands of quantiles come from; None of permanent responses, where they are resampled
@@ -104,9 +107,7 @@ class Distribution:
         level: float = 0.95,  # confidence of the band, in (0, 1)
     ) -> Quantile:
         """Estimate a quantile."""
-        # The band has all places that the reports allow, whatever the rest of the distribution is: see `Profile`. It covers as
-        # stated where the share is at least four standard errors away from 0 and from 1 (`resolves`). Elsewhere it may
-        # not.
+        # The band has all places that the reports allow, whatever the rest of the distribution is: see `Profile`.
         if self.profile is not None and self.values is not None:
             best, first, last = self.profile.quantile(share, level)
             # The best fit is spiky, since nothing smooths it. So where the reports fit the smooth fit's quantile as well, within
@@ -136,11 +137,14 @@ class Distribution:
         return Near(self.quantile(share).place, ends[:, 0], ends[:, 1], worse)
 
     def resolves(self, quantile: Quantile) -> bool:
-        """Return whether there are enough reports to tell its share from 0 and from 1. If not, the band may miss it."""
+        """Return whether there are enough reports to tell its share from 0 and from 1."""
         share = quantile.share
+        if self.profile is not None:
+            error, away = self.profile.error(share), _TOLD
+        else:
+            error, away = float(np.interp(quantile.place, self.edges, self.cumulative_stderr)), _RESOLVED
         # Reports that all name one cell show no error.
-        error = max(float(np.interp(quantile.place, self.edges, self.cumulative_stderr)), sqrt(share * (1 - share) / self.n))
-        return min(share, 1 - share) >= _RESOLVED * error
+        return min(share, 1 - share) >= away * max(error, sqrt(share * (1 - share) / self.n))
 
     def _profiled_band(self, share: float, level: float) -> tuple[float, float]:
         assert self.profile is not None  # noqa: S101 - the caller has looked
@@ -213,7 +217,8 @@ def choose_smoothing(
         return _SMOOTHINGS[0]
     held_out = chance.binomial(counts.astype(np.int64), _HELD_OUT, (_TRIALS, len(counts)))
     fits = fit(mechanism, np.tile(counts - held_out, (len(_SMOOTHINGS), 1)), np.repeat(_SMOOTHINGS, _TRIALS))
-    likely = np.log(_cells(mechanism, fits)).reshape(len(_SMOOTHINGS), _TRIALS, -1)
+    cells = _cells(fits, mechanism.length, float(mechanism.inside), float(mechanism.outside))
+    likely = np.log(cells).reshape(len(_SMOOTHINGS), _TRIALS, -1)
     return _SMOOTHINGS[int(np.einsum("stc,tc->s", likely, held_out).argmax())]
 
 
@@ -225,35 +230,46 @@ def fit(
     """Fit distributions over the points to several tallies at once, (tallies, points), each with sum 1."""
     # With probability `d = w (inside - outside)` a report names a cell of the window, each as likely, else any cell. A step takes
     # the points of the former reports as missing only. So it goes 1/d times as far as one that takes those of all as missing, on
-    # nearly the same path. Where it ends is measured in steps of the latter.
+    # nearly the same path. Where it ends is measured in steps of the latter. The likelihood takes as long as the rest of a step,
+    # so it is looked at after every few of them.
     w, inside, outside = mechanism.length, float(mechanism.inside), float(mechanism.outside)
-    least = _GAIN * float(mechanism.ratio) / (w * (inside - outside))
+    least = _LOOK * _GAIN * float(mechanism.ratio) / (w * (inside - outside))
     distributions = np.empty((len(counts), mechanism.points))
     left, seen, before = np.arange(len(counts)), counts, np.full(len(counts), -np.inf)
     mass = np.full(distributions.shape, 1 / mechanism.points)
     moved = np.zeros((len(counts), 1)) if smoothing is None else np.asarray(smoothing, np.float64)[:, None] / 4
-    for _ in range(_MOST_STEPS):
-        likely = _cells(mechanism, mass)
-        gained = np.einsum("ij,ij->i", seen, np.log(likely))
-        going = gained - before >= least
-        if not going.all():
-            distributions[left[~going]] = mass[~going]
-            left, seen, mass, likely, gained, moved = (each[going] for each in (left, seen, mass, likely, gained, moved))
-            if not len(left):
-                return distributions
-        before = gained
+    smooths = bool(moved.any())
+    for step in range(_MOST_STEPS):
+        likely = _cells(mass, w, inside, outside)
+        if step % _LOOK == 0:
+            gained = np.einsum("ij,ij->i", seen, np.log(likely))
+            going = gained - before >= least
+            before = gained
+            if not going.all():
+                distributions[left[~going]] = mass[~going]
+                left, seen, mass, likely, before, moved = (each[going] for each in (left, seen, mass, likely, before, moved))
+                if not len(left):
+                    return distributions
         mass *= _sums(np.divide(seen, likely, out=likely), w)
-        if moved.any():
+        if smooths:
             _smooth(mass, moved)
-        mass /= mass.sum(axis=1, keepdims=True)
+        mass /= np.add.reduce(mass, axis=1, keepdims=True)
     distributions[left] = mass
     return distributions
 
 
-def _cells(mechanism: Window, mass: NDArray[np.float64]) -> NDArray[np.float64]:
+def _cells(
+    mass: NDArray[np.float64],  # (distributions, points)
+    w: int,  # the length of the window
+    # inside, outside: the probability of each cell in it, and of each other one
+    inside: float,
+    outside: float,
+) -> NDArray[np.float64]:
     """Return the probability of each cell for distributions over the points, (distributions, cells)."""
-    w, inside, outside = mechanism.length, float(mechanism.inside), float(mechanism.outside)
-    return outside + (inside - outside) * _sums(mass, w, w - 1)
+    cells = _sums(mass, w, w - 1)
+    cells *= inside - outside
+    cells += outside
+    return cells
 
 
 def _smooth(mass: NDArray[np.float64], moved: NDArray[np.float64]) -> None:
@@ -268,8 +284,9 @@ def _smooth(mass: NDArray[np.float64], moved: NDArray[np.float64]) -> None:
 def _sums(numbers: NDArray[np.float64], length: int, beyond: int = 0) -> NDArray[np.float64]:
     """Sum each `length` neighbours of a row, where so many zeros lie beyond both of its ends."""
     last = 1 + beyond + numbers.shape[1]
-    sums = np.zeros((len(numbers), last + beyond))
-    np.cumsum(numbers, axis=1, out=sums[:, 1 + beyond : last])
+    sums = np.empty((len(numbers), last + beyond))
+    sums[:, : 1 + beyond] = 0.0
+    np.add.accumulate(numbers, axis=1, out=sums[:, 1 + beyond : last])
     sums[:, last:] = sums[:, last - 1, None]
     return np.asarray(sums[:, length:] - sums[:, :-length])
 

@@ -5,6 +5,7 @@ They do not rest on a smooth fit. So they hold where many answers are equal: def
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,6 +91,18 @@ class Profile:
             return place == last or (self.cumulative[place] > share and self.distance(place, share) > limit)
 
         return middle, _first(0, middle, not_below), _first(middle, last, above)
+
+    def error(self, share: float) -> float:
+        """Return the standard error of the share of answers up to its quantile; infinite where none or all is as likely."""
+        # The reports are asked how much worse the nearer of none and all fits at the quantile. That distance is a square over a
+        # variance. Of a share above a half the place before the quantile is taken: beyond it there are answers.
+        middle = min(int(np.searchsorted(self.cumulative, share)), self.places - 1)
+        place, nearer = (middle, 0.0) if share <= 1 / 2 else (middle - 1, 1.0)
+        if place < 0:  # all answers are at the low end
+            return 0.0
+        worse = self.distance(place, nearer)
+        own = (float(self.cumulative[place]) - nearer) ** 2 / worse if worse else float("inf")
+        return sqrt(own + share * (1 - share) * self._repeats / self._n)
 
     def allows(self, place: int, share: float, most: float) -> bool:
         """Return whether the reports fit worse by so much at most if a place holds the quantile."""

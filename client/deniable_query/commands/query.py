@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from deniable_query import VARIABLES, Query, QueryError, table
+from deniable_query.sentences import sentences
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from deniable_query import Answer
     from deniable_query.answer import Row
@@ -51,6 +52,7 @@ def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
     )
     compare = "with the range before (previous), or with one value of a segment, such as platform=linux"
     parser.add_argument("--compare", metavar="BASE", help=compare)
+    parser.add_argument("--trend", action="store_true", help="add the rise in a period of a line through the closed periods")
     parser.add_argument("--level", type=float, metavar="SHARE", help="confidence of the intervals (default: 0.95)")
     paid = parser.add_argument_group("a withheld segment, named by --where; the answer has noise, and costs budget")
     paid.add_argument("--withheld", metavar="PERIOD", help="ask about this closed period, such as 2026-11-20")
@@ -77,7 +79,7 @@ def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
 
 def _list(arguments: argparse.Namespace) -> None:
     """Print which metrics there are."""
-    if any(getattr(arguments, name) for name in ("by", "where", "value", "last", "range", "compare", "level")):
+    if any(getattr(arguments, name) for name in ("by", "where", "value", "last", "range", "compare", "trend", "level")):
         raise QueryError(0, "", "name the metric that this is about; `deniable query` alone lists all metrics")
     metrics = Query().metrics()
     if arguments.json:
@@ -117,28 +119,29 @@ def _answered(arguments: argparse.Namespace) -> str:
     values = [each.partition("=")[2] for each in arguments.where if each.startswith(_OF_VALUE)]
     arguments.value = [*arguments.value, *values]
     arguments.where = [each for each in arguments.where if not each.startswith(_OF_VALUE)]
-    # Sentences are of all values: a value chooses among the rows.
     reports = _reports(arguments)
     rows = reports.where(value=arguments.value) if arguments.value else reports
-    by = arguments.by
+    rows = rows.by(*arguments.by) if arguments.by else rows
+    rows = rows.trend() if arguments.trend else rows
     if arguments.compare == _PREVIOUS:
         rows = rows.compare_previous()
     elif arguments.compare:
-        segment, base = _pair("--compare", arguments.compare, f"{_PREVIOUS}, or a segment with its base")
-        by = by if segment in by else [*by, segment]
-        rows = rows.compare(segment, base)
-    rows = rows.by(*by) if by else rows
+        rows = rows.compare(*_pair("--compare", arguments.compare, f"{_PREVIOUS}, or a segment with its base"))
     if arguments.csv:
         return rows.csv().replace("\r\n", "\n")  # printing writes the line ends of the system
     answer = rows.answer()
     if arguments.json:
         return f"{json.dumps(answer.rows, indent=2, ensure_ascii=False)}\n"
-    sentences = [each for listed in reports.says().values() for each in listed]
-    sentences += _experiment(arguments)
-    if names := [name for name in by if name != "time"]:
-        sentences.insert(0, _subject(names, arguments.where))
-    sentences += _about_differences(answer)
-    parts = (sentences, _range(answer, arguments.last), table.lines(answer), table.remarks_of(answer) + _about_intervals(answer))
+    remarks = table.remarks_of(answer)
+    if arguments.compare:
+        lines = _experiment(arguments, answer) + _about_differences(answer)
+    elif arguments.value or any(name != "time" for name in arguments.by):
+        lines = sentences(answer)
+    else:  # what the page of the metric says
+        lines = [each for listed in reports.says().values() for each in listed]
+        remarks += _about_intervals(answer)
+    cells = table.lines(answer) if any(row["n"] is not None for row in answer.rows) else []
+    parts = (lines, _range(answer, arguments.last), cells, remarks)
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part)
 
 
@@ -168,13 +171,19 @@ def _check(arguments: argparse.Namespace) -> None:
         raise QueryError(0, "", f"--compare takes a segment with its base: write {segment}={answer['base']}. The arms are {arms}")
 
 
-def _experiment(arguments: argparse.Namespace) -> list[str]:
+def _experiment(arguments: argparse.Namespace, rows: Answer) -> list[str]:
     """Say what an experiment has shown, if its arms are compared: which one is best, and whether it is decided."""
     segment = (arguments.compare or "").partition("=")[0]
-    if segment in ("", _PREVIOUS) or arguments.where:
+    about = rows.metrics[0]
+    of_number = about["unit"] != "share"
+    followed = "geometric_mean" if about["scale"] == "log" else "mean"
+    # Of a number the mean is followed, and of others one answer.
+    others = len(arguments.value) > 1 or (of_number and arguments.value not in ([], [followed]))
+    if segment in ("", _PREVIOUS) or arguments.where or others:
         return []
+    value = None if of_number or not arguments.value else arguments.value[0]
     try:
-        (answer,) = Query().metric(arguments.metric).experiment(segment).values()
+        (answer,) = Query().metric(arguments.metric).experiment(segment, value=value).values()
     except QueryError as problem:
         if problem.code != "incomparable":
             raise
@@ -186,22 +195,12 @@ def _experiment(arguments: argparse.Namespace) -> list[str]:
     return [f"{answer['scope']}: {each}" for each in sentences] if arguments.range or arguments.last else sentences
 
 
-def _subject(
-    names: Sequence[str],  # the segments by which rows are divided
-    chosen: Sequence[str],  # the segments that are asked about, as `NAME=VALUE`
-) -> str:
-    """Say of which reports the sentences are: rows are divided, and sentences are not."""
-    reports = f"Reports with {' and '.join(chosen)}" if chosen else "All reports together"
-    others = [name for name in names if not any(each.startswith(f"{name}=") for each in chosen)]
-    return f"{reports}, of every {' and '.join(others)}:" if others else f"{reports}:"
-
-
 def _withheld(arguments: argparse.Namespace) -> str:
     """Ask about a withheld segment, and write the answer."""
     if not (arguments.withheld and arguments.epsilon is not None and arguments.where):
         rule = "a question about a withheld segment has --withheld PERIOD, --where NAME=VALUE and --epsilon NATS"
         raise QueryError(0, "", f"{rule}, such as --withheld 2026-11-20 --where platform=beos --epsilon 0.1")
-    others = ("by", "value", "last", "range", "compare", "csv", "level")
+    others = ("by", "value", "last", "range", "compare", "trend", "csv", "level")
     if other := next((f"--{name}" for name in others if getattr(arguments, name)), None):
         raise QueryError(0, "", f"{other} is for what is published: leave it out, or leave --withheld out")
     cell = ",".join(arguments.where)

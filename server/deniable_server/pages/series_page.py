@@ -130,9 +130,7 @@ def view(
                 ends,
                 NAMES.get(line.kind, line.label),
                 pins=pins.get(line.label, ()),
-                between=" ".join(
-                    filter(None, (_between(own[line.label], series) if line.label in own else "", _later(line, course)))
-                ),
+                between=" ".join(filter(None, (_between(own[line.label], series) if line.label in own else "", line.left_out))),
                 pictures=len(lines),
             )
             for line in lines
@@ -257,16 +255,6 @@ def _by(line: Line, shift: Shift, series: Series, *, sign: bool = False) -> str:
     if sign:
         return measure.signed(shift.interval).removesuffix(" points")
     return measure.size(shift.interval, is_rise=shift.direction == "rose")
-
-
-def _later(line: Line, series: Series) -> str:
-    """Say of how many periods a median is estimated, if of fewer than the mean."""
-    if line.kind != MEDIAN:
-        return ""
-    own, all_ = (sum(each is not None for each in points) for points in (line.points, series.lines[0].points))
-    if own >= all_:
-        return ""
-    return f"Medians take long, so the median is estimated for the last {own} of {plural(all_, series.period_length)}."
 
 
 def _between(line: Line, series: Series) -> str:

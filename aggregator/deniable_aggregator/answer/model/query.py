@@ -23,9 +23,11 @@ RULES = {
 
 def meant_level(text: str) -> str:
     """Ask whether a level that is none was meant in percent; empty if it was not."""
-    number = text.removesuffix("%")
-    percent = int(number) if number.isascii() and number.isdigit() and len(number) < 3 else 0  # noqa: PLR2004
-    return f"; did you mean {percent / 100:g}?" if percent >= 100 * LEVELS[0] else ""
+    try:
+        level = float(text.removesuffix("%")) / 100
+    except ValueError:
+        return ""
+    return f"; did you mean {level:.12g}?" if LEVELS[0] <= level <= LEVELS[1] else ""
 
 
 _Text = Annotated[str, Meta(max_length=1000)]

@@ -117,7 +117,10 @@ class Line(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     value: Annotated[Value | None, Meta(description="The answer exactly; null for a mean or a median")]
     label: Annotated[str, Meta(description="The line's name as it is shown")]
-    points: Annotated[list[Point | None], Meta(description="One for each period; null where there is no estimate")]
+    points: Annotated[
+        list[Point | None],
+        Meta(description="One for each period; null where nothing is published, and where `left_out` says so"),
+    ]
     change: Annotated[
         PeriodChange | None,
         Meta(
@@ -146,6 +149,9 @@ class Line(Struct, frozen=True, forbid_unknown_fields=True):
             "periods tell it"
         ),
     ] = None
+    left_out: Annotated[
+        str, Meta(description="Of which periods with reports the line has no points, and how to get them; empty where it has all")
+    ] = ""
 
 
 class Series(Struct, frozen=True, forbid_unknown_fields=True):

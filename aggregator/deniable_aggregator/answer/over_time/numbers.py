@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deniable.messages.plural import plural
 from deniable_aggregator.answer.model.number import mean_name
 from deniable_aggregator.answer.model.series import Line, Point
 from deniable_aggregator.answer.over_time.changes import ClosedPeriods, changes_of
@@ -56,8 +57,17 @@ def number_lines(
     name = mean_name(current.metric)
     lines = [Line(name, None, name, means, *of_mean)]
     if any(medians):
-        lines.append(Line(MEDIAN, None, MEDIAN, medians, *of_median))
+        lines.append(Line(MEDIAN, None, MEDIAN, medians, *of_median, left_out=_left_out(medians, means, length)))
     return lines if estimated else [], 0
+
+
+def _left_out(medians: Sequence[Point | None], means: Sequence[Point | None], length: str) -> str:
+    """Say that only the last periods have a median, if others have a mean."""
+    own, others = (sum(each is not None for each in points) for points in (medians, means))
+    if own == others:
+        return ""
+    only = f"The median is estimated for the last {own} of {plural(others, length)} only, because each takes a while."
+    return f"{only} A query for p50 by time has all."
 
 
 def _axis(metric: Metric) -> tuple[object, ...]:

@@ -73,24 +73,33 @@ def read(
         raise UnknownValue(f"ranges are of numbers whose distribution is estimated; {metric.id} is none")
     low, high = metric.axis.low, metric.axis.high
     above_, at_most_ = _example(metric.axis)
-    rule = (
-        f"write a range of {metric.id} as {above_}..{at_most_}, above {above_} and at most {at_most_}, or leave one end out. "
-        f"Its ends are numbers, the first one is less, and one of them lies within {_plain(low)} to {_plain(high)}"
-    )
+    written = repr(text[:_SHOWN])
     ends = text.split(JOINT)
     try:
         above, at_most = (read_number(end) if end else None for end in ends)
     except (ParameterError, ValueError):
-        raise UnknownValue(f"{rule}; this is {text[:_SHOWN]!r}") from None
-    if above is not None and at_most is not None and above >= at_most:
-        raise UnknownValue(f"{ends[0][:_SHOWN]} is not below {ends[1][:_SHOWN]}: write the smaller number first")
+        above = at_most = None
+    if above is None and at_most is None:
+        raise UnknownValue(
+            f"write a range of {metric.id} as {above_}..{at_most_}, above {above_} and at most {at_most_}, or leave one end out; "
+            f"this is {written}"
+        )
+    if above is not None and at_most is not None and above > at_most:
+        right = f"{_plain(at_most)}{JOINT}{_plain(above)}"
+        raise UnknownValue(f"{written} has its ends in the wrong order: write {right}, above {ends[1]} and at most {ends[0]}")
+    if above is not None and above == at_most:
+        around = f"end it above {ends[0]}, or leave one end out"
+        raise UnknownValue(f"{written} has nothing in it, for it is above {ends[0]} and at most {ends[0]}: {around}")
     # Numbers beyond the range of the metric were reported as its ends.
-    above = above if above is not None and above >= low else None
-    at_most = at_most if at_most is not None and at_most < high else None
-    is_empty = above is not None and above >= (high if at_most is None else at_most)
-    if (above is None and at_most is None) or is_empty or (at_most is not None and at_most < low):
-        raise UnknownValue(f"{rule}; this is {text[:_SHOWN]!r}")
-    return NumberRange(above, at_most)
+    inside_above = above if above is not None and above >= low else None
+    inside_at_most = at_most if at_most is not None and at_most < high else None
+    is_all = inside_above is None and inside_at_most is None
+    has_none = (inside_above is not None and inside_above >= high) or (inside_at_most is not None and inside_at_most < low)
+    if is_all or has_none:
+        answers = f"answers of {metric.id} are {_plain(low)} to {_plain(high)} {metric.unit}".rstrip()
+        parts = "all" if is_all else "none"
+        raise UnknownValue(f"{answers}, and {written} has {parts} of them: let an end lie within, such as {above_}..{at_most_}")
+    return NumberRange(inside_above, inside_at_most)
 
 
 def meant(

@@ -100,7 +100,7 @@ def notes_of(lines: Lines) -> list[str]:
 
 def _note(reading: NumberReading, label: str) -> str:
     if is_range(label):
-        return rounding(reading.declared.metric, reading.range_share(label))
+        return rounding(reading, label)
     share, spread = share_of(label), reading.spread
     if share is None or spread is None or spread.resolves(spread.quantile(share)):
         return ""

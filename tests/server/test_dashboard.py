@@ -319,7 +319,7 @@ def test_a_trend_counts_as_a_change(app, client):
     ]
     assert "<b>ui.dark</b> rose on average from 1 November to 21 November 2026." in html
     page = client.get("/m/ui.dark").get_data(as_text=True)
-    assert f"On average “yes” {words}, from 1 November to 21 November 2026 (95% interval)." in page
+    assert f"On average “yes” {words}, from 1 November to 21 November 2026. Sizes are 95% intervals." in page
     assert "No change beyond chance from 14 November to 21 November 2026: " in page
     assert 'class="flag"' not in html  # nothing happened at one time
     assert "No change since 14 Nov 2026<br>No trend since 1 Nov 2026" in html

@@ -12,8 +12,8 @@ from .test_ranges import client  # noqa: F401 - a fixture
 @pytest.mark.parametrize(
     ("path", "fields", "words"),
     [
-        ("/m/wait?above=40&at_most=20", {"above": "40", "at_most": "20"}, "40 is not below 20: write the smaller number first."),
-        ("/m/wait?value=40..20", {"above": "40", "at_most": "20"}, "40 is not below 20: write the smaller number first."),
+        ("/m/wait?above=40&at_most=20", {"above": "40", "at_most": "20"}, "40 is above 20: write the smaller number first."),
+        ("/m/wait?value=40..20", {"above": "40", "at_most": "20"}, "40 is above 20: write the smaller number first."),
         (
             "/m/used?from=2026-06-02&to=2026-05-01",
             {"from": "2026-06-02", "to": "2026-05-01"},

@@ -127,9 +127,15 @@ def test_ranges_are_compared_and_have_no_trend(over_days):
     )
 
 
-@pytest.mark.parametrize(
-    "word", ["5..2", "..", "..-1", "1000..", "0..x", "1..2..3", "-5..1000", "..nan", "200..200", "1e400..", "x.."]
-)
+def test_ends_in_the_wrong_order_are_named(shop):
+    """The form of a page is filled in so; the rule of a range would be no help."""
+    query = {"metrics": ["wait"], "filters": within("5..2")}
+    answer = shop.http.post("/api/v1/query", json=query, headers={"Authorization": f"Bearer {READ}"})
+    assert (answer.status_code, answer.get_json()["code"]) == (400, "value")
+    assert answer.get_json()["detail"] == "5 is above 2: write the smaller number first"
+
+
+@pytest.mark.parametrize("word", ["..", "..-1", "1000..", "0..x", "1..2..3", "-5..1000", "..nan", "200..200", "1e400..", "x.."])
 def test_what_is_no_range_is_refused_with_the_rule(shop, word):
     answer = shop.http.post(
         "/api/v1/query",

@@ -82,8 +82,8 @@ def read(
         above, at_most = (read_number(end) if end else None for end in ends)
     except (ParameterError, ValueError):
         raise UnknownValue(f"{rule}; this is {text[:_SHOWN]!r}") from None
-    if above is not None and at_most is not None and above >= at_most:
-        raise UnknownValue(f"{ends[0][:_SHOWN]} is not below {ends[1][:_SHOWN]}: write the smaller number first")
+    if above is not None and at_most is not None and above > at_most:
+        raise UnknownValue(f"{ends[0][:_SHOWN]} is above {ends[1][:_SHOWN]}: write the smaller number first")
     # Numbers beyond the range of the metric were reported as its ends.
     above = above if above is not None and above >= low else None
     at_most = at_most if at_most is not None and at_most < high else None

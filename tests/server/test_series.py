@@ -269,7 +269,7 @@ def test_the_page_says_that_nothing_changed(shop):
     shop.drain(days=40)
     for id_ in ("used", "wait"):
         assert re.search(
-            r'<p class="changed" dir="auto">[^<]*No change beyond chance in the weeks of .*: .*\N{MINUS SIGN}\d.* to \+\d.*\.</p>',
+            r'<p class="changed" dir="auto">[^<]*No change beyond chance (from|in) .*: .*\N{MINUS SIGN}\d.* to \+\d.*\.</p>',
             page(shop, id_),
         )
     assert page(shop, "used").count('class="tall course"') == 1  # of yes and no, yes

@@ -269,11 +269,11 @@ def test_metrics_stand_by_what_happened(app, client):
         for part in html.split('class="group" aria-labelledby="')[1:]
     }
     assert by_group == {"changed": ["ui.dark"], "unpublished": ["ui.choice"], "steady": ["usage.hour"], "single": ["wide"]}
-    assert '<p class="headline">1 of 4 metrics changed</p>' in html
+    assert '<p class="changed">1 of 4 metrics changed. ' in html
     assert "<b>1 metric is not shown yet</b>" in html
     words = re.search(r'<span class="up">▲ (rose by .* points)</span><br>14 to 21 Nov 2026', html)[1]
     assert f"“yes” {words}, from 14 November to 21 November 2026." in client.get("/m/ui.dark").get_data(as_text=True)
-    assert "<b>ui.dark</b> rose from 14 November to 21 November 2026." in html
+    assert f'<p class="headline" dir="auto">ui.dark: “yes” {words}, 14 to 21 Nov 2026</p>' in html
     assert "No change since 14 Nov 2026<br>Too few days for a trend" in html
     for state, ids in by_group.items():
         assert re.findall(r'<h3><a href="/m/([^"]+)"', client.get(f"/?state={state}").get_data(as_text=True)) == ids
@@ -313,13 +313,13 @@ def test_a_trend_counts_as_a_change(app, client):
         fill(app, "usage.hour", [50 + (3 * hour + 5 * day) % 7 for hour in range(24)], f"2026-11-{day:02}")
     publish(app)
     html = client.get("/").get_data(as_text=True)
-    assert '<p class="headline">1 of 4 metrics changed</p>' in html
+    assert '<p class="changed">1 of 4 metrics changed. ' in html
     words = re.search(r'<span class="up">▲ (rose by [\d.]+ to [\d.]+ points a day, in all [\d.]+ to [\d.]+ points)</span>', html)[
         1
     ]
-    assert "<b>ui.dark</b> rose on average from 1 November to 21 November 2026." in html
+    assert f'<p class="headline" dir="auto">ui.dark: “yes” {words}, 1 to 21 Nov 2026</p>' in html
     page = client.get("/m/ui.dark").get_data(as_text=True)
-    assert f"On average “yes” {words}, from 1 November to 21 November 2026 (95% interval)." in page
+    assert f"On average “yes” {words}, from 1 November to 21 November 2026. Sizes are 95% intervals." in page
     assert "No change beyond chance from 14 November to 21 November 2026: " in page
     assert 'class="flag"' not in html  # nothing happened at one time
     assert "No change since 14 Nov 2026<br>No trend since 1 Nov 2026" in html
@@ -385,14 +385,15 @@ def test_each_metric_has_the_same_share_of_the_list():
 
 
 def test_each_change_is_named_in_the_first_sentences():
-    """Three with the way they went, those that moved alike in one sentence; and others by their names."""
-    rose, fell = (SimpleNamespace(p_holm=0.01, of="", when=f"{way} from May to June 2026") for way in ("rose", "fell"))
-    rows = [SimpleNamespace(id=id_, state="changed", moves=[fell if id_ == "b" else rose]) for id_ in "abcdefghi"]
+    """Three in a whole sentence each, the surest first and what only shifted last; and others by their names."""
+    sure, unsure = SimpleNamespace(p_holm=0.001), SimpleNamespace(p_holm=0.01)
+    moves = {"a": [unsure], "b": [sure]} | {key: [] for key in "cdefghi"}
+    rows = [SimpleNamespace(id=id_, state="changed", moves=moves[id_], says=f"It {id_}.") for id_ in "abcdefghi"]
     for changed, others in ((1, ""), (3, ""), (4, "d"), (5, "d and e"), (9, "d, e, f, g and 2 more")):
         answer = list_page.headline(rows[:changed], {})
         assert answer.says == f"{changed} of {changed} metric{'s' * (changed > 1)} changed"
-        sentences = {each.when[:4]: [id_ for _, id_ in each.names] for each in answer.moved}
-        assert sentences == ({"rose": ["a"]} if changed == 1 else {"rose": ["a", "c"], "fell": ["b"]})
+        names = "a" if changed == 1 else "bac"
+        assert answer.moved == [(id_, f"It {id_}.") for id_ in names]
         assert answer.more == (f"Others that changed: {others}." if others else "")
 
 
@@ -440,9 +441,9 @@ def test_the_empty_list_says_what_to_do(client):
 
 def test_a_refusal_ends_as_a_sentence(client):
     """With a point, or with the question whether something else was meant."""
-    assert '<p class="lede">Level is a confidence between 0.5 and 0.999999; this is 95; did you mean 0.95?</p>' in client.get(
-        "/m/ui.choice?level=95"
-    ).get_data(as_text=True)
+    html = client.get("/m/ui.choice?level=95").get_data(as_text=True)
+    words = "Level is a confidence between 0.5 and 0.999999; this is 95; did you mean 0.95?"
+    assert f'<p class="notice" role="alert">{words}</p>' in html
     assert [frame.sentence(each) for each in ("", "no", "no.", "no?")] == ["", "No.", "No.", "No?"]
 
 
@@ -602,12 +603,15 @@ def test_a_period_without_a_release_is_shown_as_such(app, client):
 
 
 def test_what_is_absent_says_where_something_is(app, client):
-    """A period of another kind leads back; the API says the same as the page; a trial begins with its first release."""
+    """Of a period of another kind the page has everything that is published, and says how a period is written."""
     fill_all(app)
-    html = client.get("/m/ui.choice?period=2026-W40").get_data(as_text=True)
-    assert "write it like " in html
-    assert "2026-W40" in html
-    assert '<a href="/m/ui.choice">Show everything published</a>' in html
+    response = client.get("/m/ui.choice?period=2026-W40")
+    html = response.get_data(as_text=True)
+    (notice,) = re.findall(r'<p class="notice" role="alert">([^<]*)</p>', html)
+    assert "write it like " in notice
+    assert "2026-W40" in notice
+    assert response.status_code == 400
+    assert 'class="headline"' in html
 
 
 SPANS = [Span("2026-11-02", "2026-11-02"), Span("2026-11-05", "2026-11-06")]

@@ -385,7 +385,7 @@ def test_sentences_are_of_the_months_that_were_chosen(client):
 def test_ends_of_a_trend_that_is_not_found_can_be_compared(client):
     """How far the answer may have moved in all stands beside it."""
     html = page(client, "/m/used")
-    words = r"No trend beyond chance from [^:]*: [^,]* points a \w+, so [^,]* in all are possible\."
+    words = r"No trend beyond chance from [^:]*: [^,]* points a \w+\. In all [^,]* are possible\."
     pattern = rf'{words} <a href="([^"]+)">Compare both ends'
     (address,) = re.findall(pattern, html)
     assert unescape(address) == f"/m/used/compare?a={DAYS[20]}&b={DAYS[-1]}"

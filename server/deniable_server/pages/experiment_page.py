@@ -96,9 +96,9 @@ def arm_views(answer: ExperimentAnswer, metric: Metric) -> list[ArmView]:
 
 def headline(arms: Sequence[ArmView]) -> str:
     """Say first what is found most clearly; or that nothing is, of all arms."""
-    found = [arm for arm in arms if arm.p_value is not None]
-    if found or len(arms) == 1:
-        return min(found or arms, key=lambda arm: arm.p_value or 0).says[0]
+    effects = [arm for arm in arms if arm.p_value is not None]
+    if effects or len(arms) == 1:
+        return min(effects or arms, key=lambda arm: arm.p_value or 0).says[0]
     return f"No effect found so far in {len(arms)} arms."
 
 

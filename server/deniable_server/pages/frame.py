@@ -185,8 +185,8 @@ def _once_more(problem: Problem) -> Response | None:
         return None
     g.typed = typed() or request.args.to_dict()
     g.fault = " ".join(dict.fromkeys(filter(None, (g.get("fault"), sentence(problem.detail)))))
-    rest = [(name, value) for name, value in request.args.items(multi=True) if name not in faulty]
-    request.args = ImmutableMultiDict(rest)
+    others = [(name, value) for name, value in request.args.items(multi=True) if name not in faulty]
+    request.args = ImmutableMultiDict(others)
     try:
         response = make_response(current_app.view_functions[str(request.endpoint)](**(request.view_args or {})))
     except (Problem, Refusal) as other:  # another field is wrong as well

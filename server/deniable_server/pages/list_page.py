@@ -181,7 +181,7 @@ class Effects(NamedTuple):
     """What is found in experiments."""
 
     says: str
-    found: list[tuple[str, str]]  # metrics with the clearest effects, and each effect in a sentence
+    sentences: list[tuple[str, str]]  # metrics with the clearest effects, and each effect in a sentence
     more: str  # which others have one
 
 
@@ -206,9 +206,9 @@ def effects(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summ
         return Effects(f"No effect found in {plural(len(differences), 'experiment')} so far", [], "")
     how = "shows" if len(effective) == 1 else "show"
     says = f"{len(effective)} of {plural(len(differences), 'experiment')} {how} an effect"
-    found = [(id_, f"{differences[id_, name].says}.") for id_, name in effective[:_MOST_NAMED]]
+    sentences = [(id_, f"{differences[id_, name].says}.") for id_, name in effective[:_MOST_NAMED]]
     others = [f"{id_} on {name}" for id_, name in effective[_MOST_NAMED:]]
-    return Effects(says, found, _more(others, "Others with an effect"))
+    return Effects(says, sentences, _more(others, "Others with an effect"))
 
 
 def _more(names: Sequence[str], what: str) -> str:

@@ -79,8 +79,8 @@ def change_in_words(series: Series) -> str:
     since, last = changes[0][1].since, changes[0][1].last
     if not any(change.differs for _, change in changes):
         unmoved = _unmoved(changes, series)
-        return f"No change beyond chance from {figures.moments(since, last, length)}: {unmoved}."
-    when = f", from {figures.moments(since, last, length)}"
+        return f"No change beyond chance {_when(since, last, length)}: {unmoved}."
+    when = f", {_when(since, last, length)}"
     return _all_found(changes, series, change_of, when, "changed")
 
 
@@ -88,18 +88,18 @@ def trend_in_words(series: Series) -> str:
     """Say which lines rise or fall, if any does beyond chance; empty where too few periods are closed."""
     trends, length = trends_of(series), series.period_length
     if any(trend.differs for _, trend in trends):
-        interval = figures.interval(series.level, together=len(trends) > 1)
+        interval = figures.interval(series.level, together=len(trends) > 1).replace("interval", "intervals")
         since, last = trends[0][1].since, trends[0][1].last
-        when = f", from {figures.moments(since, last, length)} ({interval})"
+        when = f", {_when(since, last, length)}"
         words = _all_found(trends, series, trend_of, when, "have a trend", "has a trend")
-        return f"On average {figures.within(words)}"
+        return f"On average {figures.within(words)} Sizes are {interval}."
     if 1 < (closed := closed_periods(series)) < FEWEST:
         return f"{plural(closed, length)} are too few to show a trend."
     if not trends:
         return ""
     since, last = trends[0][1].since, trends[0][1].last
-    first = f"No trend beyond chance from {figures.moments(since, last, length)}: {_unmoved(trends, series)} a {length}"
-    return f"{first}, so {_possible(trends, series)} in all {'is' if series.scale == 'log' else 'are'} possible."
+    first = f"No trend beyond chance {_when(since, last, length)}: {_unmoved(trends, series)} a {length}"
+    return f"{first}. In all {_possible(trends, series)} {'is' if series.scale == 'log' else 'are'} possible."
 
 
 def _all_found(
@@ -153,6 +153,13 @@ def _steps(trend: Trend, series: Series) -> int:
     """Count the periods from the first of a trend to its last."""
     names = [each.period for each in series.periods]
     return names.index(trend.last) - names.index(trend.since)
+
+
+def _when(since: str, last: str, length: str) -> str:
+    """Write from which period to which something moved; of weeks in few letters."""
+    if length == "week":
+        return f"in the {figures.brief_range(since, last, length)}"
+    return f"from {figures.moments(since, last, length)}"
 
 
 def _verb(is_rise: bool) -> str:  # noqa: FBT001

@@ -12,7 +12,6 @@ from scipy.special import ndtri
 
 from deniable.mechanisms.window import Window
 from deniable_aggregator import decode
-from deniable_aggregator.answer.cache import once
 from deniable_aggregator.answer.model.metric import Estimates
 from deniable_aggregator.answer.model.number import (
     QUANTILE_NAMES,
@@ -27,6 +26,7 @@ from deniable_aggregator.answer.model.number import (
 from deniable_aggregator.answer.model.shares import ValueShare
 from deniable_aggregator.answer.question import number_range
 from deniable_aggregator.answer.reading import Centre, Lines, Reading
+from deniable_aggregator.answer.readings.cache import once
 from deniable_aggregator.decode.distribution import distribution
 from deniable_aggregator.decode.mean import arithmetic_mean, mean
 from deniable_aggregator.decode.multiple_testing import tail

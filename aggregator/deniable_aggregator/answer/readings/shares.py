@@ -12,7 +12,6 @@ from scipy.special import ndtri
 from deniable.errors import ParameterError
 from deniable.mechanisms.prefix import PrefixTree
 from deniable_aggregator import decode
-from deniable_aggregator.answer.cache import once
 from deniable_aggregator.answer.model.metric import Estimates
 from deniable_aggregator.answer.model.shares import (
     Association,
@@ -23,6 +22,7 @@ from deniable_aggregator.answer.model.shares import (
     ValuesBelow,
 )
 from deniable_aggregator.answer.reading import Lines, Reading
+from deniable_aggregator.answer.readings.cache import once
 from deniable_aggregator.answer.readings.leading import leading
 from deniable_aggregator.decode import panel
 from deniable_aggregator.decode.consistent import consistent, lowered_by

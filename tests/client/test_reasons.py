@@ -689,7 +689,7 @@ def test_a_mistyped_segment_is_told_before_what_it_turns_off(client_of, caplog):
 
 def test_a_timeout_is_a_number_of_seconds(client_of, caplog):
     """Anything else is said, and does not stop the app."""
-    words = "timeout: write a number of seconds"
+    words = "timeout: write a number of seconds, such as 5.0"
     client = client_of()
     for call in (client.flush, client.close):
         assert call(timeout="5").why == call(None).why == words

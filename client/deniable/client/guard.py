@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_TIMEOUT = "write a number of seconds"
+_TIMEOUT = "write a number of seconds, such as 5.0"
 
 
 class Guarded(Protocol):

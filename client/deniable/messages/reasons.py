@@ -172,7 +172,7 @@ LOSSES: Mapping[str, Reason] = {
     "purged": Reason("consent was withdrawn, so what was not sent yet is deleted", "there is nothing to do"),
     "undelivered": Reason(
         "reports could not be delivered, and are not kept on disk",
-        "mend the cause, which an earlier line names; without state=None such reports wait on disk",
+        "mend the cause that is named before; without state=None such reports wait on disk",
         alike=True,
     ),
     "spool_failed": Reason(

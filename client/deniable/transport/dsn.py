@@ -138,8 +138,8 @@ def _port(parts: SplitResult) -> str:
     except ValueError:
         after = parts.netloc.rpartition(":")[2]
         # What is no number may be anything, also a key.
-        shown = f", {after}," if after.isascii() and after.isdecimal() and len(after) <= _MOST_DIGITS else ""
-        raise ConfigurationError(f"the port of the DSN{shown} is none: {number}") from None
+        digits = f", {after}," if after.isascii() and after.isdecimal() and len(after) <= _MOST_DIGITS else ""
+        raise ConfigurationError(f"the port of the DSN{digits} is none: {number}") from None
     if port == 0:
         raise ConfigurationError(f"the port of the DSN, 0, is none: {number}")
     return f":{port}" if port else ""

@@ -112,7 +112,7 @@ function ofAnswer(client: Client, reason: string, id: string, answer: unknown): 
   if (reason === "unknown_metric") {
     if (typeof answer === "string" && Object.hasOwn(registry.metrics, answer)) return [[answer, "swapped", SWAPPED]];
     const meant = nearest(String(id), Object.keys(registry.metrics));
-    return [[seen(id), reason, `the registry does not declare the metric; correct the name, or add it to metrics.toml${meant}`]];
+    return [[seen(id), reason, `the registry does not declare the metric; correct the name, or add the metric to metrics.toml${meant}`]];
   }
   if (reason === "undeclared") return [[id, reason, undeclared(metric!, answer)]];
   if (reason === "clipped") return [[id, reason, clipped(metric!, answer)]];
@@ -131,8 +131,8 @@ function ofDsn({ dsn, registry: { app } }: Options<Sheet>): string {
   const [, host = "", port] = /^(.*?)(?::(\d+))?$/.exec(place)!;
   const here = /^(localhost|127(\.\d+){3}|\[::1\])$/i.test(host);
   // What is before an @ is the key, and without one the host may be it.
-  const shown = host && (key || here) ? place : "host";
-  const works = `write it as ${here && scheme !== "https" ? "http" : "https"}://PUBLIC_KEY@${shown}/${app}`;
+  const address = host && (key || here) ? place : "host";
+  const works = `write it as ${here && scheme !== "https" ? "http" : "https"}://PUBLIC_KEY@${address}/${app}`;
   if (!/^https?$/.test(scheme)) return `does not begin with https:// or http://: ${works}`;
   if (!key) return `has no key before its host: ${works}, with the key that \`deniable serve\` prints`;
   if (/^[rax]k_/.test(key)) return "has a key that no page may hold: write the app's ingest key (pk_...), which is public";

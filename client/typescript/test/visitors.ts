@@ -13,8 +13,9 @@ async function visit(number: number): Promise<{ sent: number; left: number; disa
   for (const [metric, listed] of Object.entries(JSON.parse(answers) as { [metric: string]: unknown[] }))
     await telemetry.record(metric, listed[number % listed.length] as never);
   const outcome = await telemetry.flush();
+  const { disabled } = telemetry.stats();
   telemetry.close();
-  return { ...outcome, disabled: telemetry.stats().disabled };
+  return { ...outcome, disabled };
 }
 
 let [sent, left] = [0, 0];

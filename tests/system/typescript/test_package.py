@@ -21,7 +21,7 @@ from deniable.registry import load
 from deniable_server.api import script
 
 MOST_BYTES = 10 * 1024
-TESTS = [f"build/test/{name}.test.js" for name in ("law", "client", "served", "mistakes", "node")]
+TESTS = [f"build/test/{name}.test.js" for name in ("law", "client", "served", "mistakes", "node", "receipt")]
 PEOPLE = 1000
 
 

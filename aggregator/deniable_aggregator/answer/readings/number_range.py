@@ -16,7 +16,7 @@ from deniable_aggregator.inference.difference import Side
 if TYPE_CHECKING:
     from deniable.registry import Metric
     from deniable_aggregator.answer.readings.number import NumberReading
-    from deniable_aggregator.decode.range_share import RangeShare
+    from deniable_aggregator.decode.numbers.range_share import RangeShare
     from deniable_aggregator.inference.difference import Ends
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from deniable.errors import ConfigurationError
 from deniable_aggregator.store import outage
+from deniable_aggregator.store.server import durability
 from deniable_server import create_app
 from deniable_server.settings import Settings
 
@@ -109,3 +110,11 @@ def test_a_password_that_is_refused_is_told_on_pages_and_in_answers(settings, st
         "the store cannot be used: it refuses the user or the password; try again later",
     )
     assert "The store cannot be used: it refuses the user or the password. No report is lost." in http.get("/").text
+
+
+def test_what_a_store_does_not_show_is_said_with_its_second(caplog):
+    """It is of the process, not of a request."""
+    durability._warn.__wrapped__("appendfsync", "everysec")
+    assert [(record.message, record.of_process) for record in caplog.records] == [
+        ("the store does not show appendfsync: check yourself that it keeps durability everysec", True)
+    ]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 import redis
 
 from deniable.errors import ConfigurationError
+from deniable_aggregator.process.logs import OF_PROCESS
 from deniable_aggregator.store.errors import PromiseBroken, StoreLoading
 from deniable_aggregator.store.server import about
 from deniable_aggregator.store.server.replicas import NUMBER, TIMEOUT, Replicas
@@ -102,7 +103,7 @@ class Durability:
 @cache
 def _warn(unknown: str, promised: Name) -> None:
     """Warn once in gunicorn's first process, or else in this one."""
-    log.warning("the store does not show %s: check yourself that it keeps durability %s", unknown, promised)
+    log.warning("the store does not show %s: check yourself that it keeps durability %s", unknown, promised, extra=OF_PROCESS)
 
 
 def evicts(seen: Mapping[str, str]) -> str | None:

@@ -168,9 +168,9 @@ def our_cell(cell: dict[str, Any], simulation: Any, seconds: float, times: int =
 def variance(mechanism: Any, shares: Floats, n: int) -> Floats | None:
     """Return the exact variance of each estimate given who answered; None where only the estimates themselves state one."""
     from deniable.exact.hashing import PoolFamily
-    from deniable.mechanisms.general_hadamard import GeneralHadamard
-    from deniable.mechanisms.rappor import Bloom
-    from deniable.mechanisms.sketch import Sketch
+    from deniable.mechanisms.listed.general_hadamard import GeneralHadamard
+    from deniable.mechanisms.texts.rappor import Bloom
+    from deniable.mechanisms.texts.sketch import Sketch
 
     if isinstance(mechanism, Bloom) and not mechanism.basic:
         return None

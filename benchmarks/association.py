@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable import mechanisms
-from deniable.mechanisms import google_rappor
-from deniable_aggregator.decode import joint, likelihood, payload_likelihood
+from deniable.mechanisms.texts import google_rappor
+from deniable_aggregator.decode.tables import joint, likelihood, payload_likelihood
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

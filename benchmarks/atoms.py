@@ -27,7 +27,7 @@ from populations import NUMBERS, Numbers
 
 from deniable import mechanisms
 from deniable.mechanisms.window import for_distribution
-from deniable_aggregator.decode.distribution import distribution
+from deniable_aggregator.decode.numbers.distribution import distribution
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
 CELLS = tuple((epsilon, n) for epsilon in ("1", "2", "4") for n in (2000, 20_000, 200_000))

@@ -77,11 +77,11 @@ def ours(name: str, kind: str, epsilon: float, values: list[Any], counts: Any, s
     """Return the values detected, the seconds of the decoder, and the frequency it says is found half of the time."""
     import numpy as np
 
-    from deniable.mechanisms.prefix import Pem, TreeHist
+    from deniable.mechanisms.texts.prefix import Pem, TreeHist
     from deniable.registry import text
     from deniable_aggregator import tally
-    from deniable_aggregator.decode import hash_lookup
-    from deniable_aggregator.decode.discovery import discover
+    from deniable_aggregator.decode.pools import hash_lookup
+    from deniable_aggregator.decode.search.discovery import discover
 
     size = text.domain_size(LETTERS) if kind == "words" else 1 << 64
     mechanism = {"PEM": Pem, "TreeHist": TreeHist}[name](domain_size=size, epsilon=epsilon)

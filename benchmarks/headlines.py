@@ -24,13 +24,14 @@ import numpy as np
 from scipy.special import ndtri
 
 from deniable import mechanisms
-from deniable.mechanisms.prefix import Pem
+from deniable.mechanisms.texts.prefix import Pem
 from deniable_aggregator import decode, tally
-from deniable_aggregator.decode import hash_lookup, options
-from deniable_aggregator.decode.discovery import Discovery, discover
-from deniable_aggregator.decode.options import options_of
 from deniable_aggregator.decode.panel import Panel
-from deniable_aggregator.decode.prefix_level import Joint
+from deniable_aggregator.decode.pools import hash_lookup
+from deniable_aggregator.decode.search.discovery import Discovery, discover
+from deniable_aggregator.decode.search.prefix_level import Joint
+from deniable_aggregator.decode.sets import options
+from deniable_aggregator.decode.sets.options import options_of
 from deniable_aggregator.decode.share_difference import difference_variance
 from deniable_aggregator.inference.leaders import Leaders
 from deniable_aggregator.planning.simulation import Simulation

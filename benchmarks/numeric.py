@@ -35,8 +35,8 @@ from populations import NUMBERS, Numbers
 from deniable import mechanisms
 from deniable.mechanisms.window import for_distribution
 from deniable_aggregator.decode.consistent import consistent
-from deniable_aggregator.decode.distribution import distribution, fit
-from deniable_aggregator.decode.mean import mean
+from deniable_aggregator.decode.numbers.distribution import distribution, fit
+from deniable_aggregator.decode.numbers.mean import mean
 from deniable_aggregator.tally import from_cells
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0)

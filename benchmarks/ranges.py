@@ -26,7 +26,7 @@ from populations import NUMBERS, Numbers
 from deniable import mechanisms
 from deniable.errors import ParameterError
 from deniable.mechanisms.window import for_distribution
-from deniable_aggregator.decode.range_share import range_share
+from deniable_aggregator.decode.numbers.range_share import range_share
 
 CELLS = tuple((epsilon, n) for epsilon in ("0.5", "1", "2", "4") for n in (20, 200, 2000, 20_000))
 _BEYOND = (-1.0, 2.0)  # places beyond both ends

@@ -31,7 +31,7 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
 from scipy.sparse import csc_array
 
-from deniable_aggregator.decode.bloom_regression import detection_frequency, fit
+from deniable_aggregator.decode.bloom.bloom_regression import detection_frequency, fit
 from deniable_aggregator.decode.multiple_testing import holm
 
 if TYPE_CHECKING:

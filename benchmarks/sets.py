@@ -32,7 +32,7 @@ from deniable import mechanisms
 from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.sets import OfSets
 from deniable_aggregator import tally
-from deniable_aggregator.decode.options import chosen, option_shares
+from deniable_aggregator.decode.sets.options import chosen, option_shares
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

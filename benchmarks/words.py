@@ -27,11 +27,11 @@ import numpy as np
 
 from deniable import mechanisms
 from deniable.exact.hashing import PoolFamily
-from deniable.mechanisms.rappor import Rappor
-from deniable.mechanisms.sketch import Sketch
+from deniable.mechanisms.texts.rappor import Rappor
+from deniable.mechanisms.texts.sketch import Sketch
 from deniable.registry import text
 from deniable_aggregator import decode, tally
-from deniable_aggregator.decode import hash_lookup
+from deniable_aggregator.decode.pools import hash_lookup
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

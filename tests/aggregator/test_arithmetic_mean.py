@@ -12,8 +12,8 @@ from deniable import mechanisms
 from deniable.mechanisms.window import for_distribution
 from deniable.registry.answers.axis import Axis
 from deniable_aggregator import tally
-from deniable_aggregator.decode import mean as decode_mean
-from deniable_aggregator.decode.mean import arithmetic_mean
+from deniable_aggregator.decode.numbers import mean as decode_mean
+from deniable_aggregator.decode.numbers.mean import arithmetic_mean
 from deniable_aggregator.tally import Tally
 
 SURE = 1e-4  # probability that a test fails although all is right

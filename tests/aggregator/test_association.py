@@ -11,11 +11,11 @@ from scipy.stats import chi2_contingency
 
 from deniable import mechanisms, proof
 from deniable.errors import ParameterError
-from deniable.mechanisms import google_rappor
+from deniable.mechanisms.texts import google_rappor
 from deniable_aggregator import tally
-from deniable_aggregator.decode import joint, joint_table, likelihood
-from deniable_aggregator.decode.independence import Chi2
 from deniable_aggregator.decode.pair_support import pair_support
+from deniable_aggregator.decode.tables import joint, joint_table, likelihood
+from deniable_aggregator.decode.tables.independence import Chi2
 
 # The chance of these tests is replayed; it is not a device's.
 

@@ -13,8 +13,8 @@ from deniable.errors import ParameterError
 from deniable.exact.hashing import PoolFamily
 from deniable.registry import text
 from deniable_aggregator import decode, tally
-from deniable_aggregator.decode import hash_lookup
 from deniable_aggregator.decode.families import family_of
+from deniable_aggregator.decode.pools import hash_lookup
 
 CASES = [
     ("coin", 2, None),

@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.prefix import Pem, TreeHist
-from deniable.mechanisms.prefix import extend as extend_one
+from deniable.mechanisms.texts.prefix import Pem, TreeHist
+from deniable.mechanisms.texts.prefix import extend as extend_one
 from deniable.proof import distribution
 from deniable.registry import text
 from deniable_aggregator import tally
-from deniable_aggregator.decode import discovery, hash_lookup
-from deniable_aggregator.decode.discovery import discover, extend
-from deniable_aggregator.decode.prefix_level import level_of
+from deniable_aggregator.decode.pools import hash_lookup
+from deniable_aggregator.decode.search import discovery
+from deniable_aggregator.decode.search.discovery import discover, extend
+from deniable_aggregator.decode.search.prefix_level import level_of
 
 WORDS = {"the": 0.3, "then": 0.12, "naïve": 0.1, "東京": 0.08, "deniability": 0.07, "x": 0.06}
 

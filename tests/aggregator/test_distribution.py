@@ -18,9 +18,9 @@ from deniable.errors import ParameterError
 from deniable.forecast.precision import _BAND, REPORTS
 from deniable.mechanisms.window import for_distribution
 from deniable_aggregator import tally
-from deniable_aggregator.decode import distribution as decode_distribution
-from deniable_aggregator.decode.distribution import distribution, fit
-from deniable_aggregator.decode.profile import cell_chances, value_shares
+from deniable_aggregator.decode.numbers import distribution as decode_distribution
+from deniable_aggregator.decode.numbers.distribution import distribution, fit
+from deniable_aggregator.decode.numbers.profile import cell_chances, value_shares
 from deniable_aggregator.tally import Tally
 
 SURE = 1e-4

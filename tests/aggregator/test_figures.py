@@ -14,7 +14,7 @@ from deniable.declared import Declared
 from deniable.errors import ParameterError
 from deniable.limits.allowance import MICRO
 from deniable_aggregator import tally
-from deniable_aggregator.decode.mean import PARTS, scores_of
+from deniable_aggregator.decode.numbers.mean import PARTS, scores_of
 from deniable_aggregator.questions import central_noise, figures
 
 MEANS = [("window", {}, 1), ("window", {}, 4), ("window", {"blocks": 2, "length": 64}, 1), ("l_grr", {"permanent": 3}, 1)]

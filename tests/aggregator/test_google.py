@@ -9,7 +9,7 @@ import pytest
 from rappor_params import save_params
 
 from deniable.commands import entry as cli
-from deniable.mechanisms.google_rappor import PRESETS, Params, bloom
+from deniable.mechanisms.texts.google_rappor import PRESETS, Params, bloom
 from deniable.wire.layout import Layout
 from deniable_aggregator.rappor import decode, files
 from deniable_aggregator.tally import Tally

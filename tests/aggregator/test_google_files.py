@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rappor_params import save_params
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.google_rappor import Params, positions
+from deniable.mechanisms.texts.google_rappor import Params, positions
 from deniable_aggregator.rappor import files
 
 FILES = json.loads((Path(__file__).parents[1] / "vectors" / "google_rappor.json").read_text("utf-8"))["files"]

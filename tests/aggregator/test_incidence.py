@@ -9,9 +9,9 @@ import pytest
 
 from deniable.errors import ParameterError
 from deniable.exact.finite_field import Field
-from deniable.mechanisms.projective import Projective, points
+from deniable.mechanisms.listed.projective import Projective, points
 from deniable_aggregator import tally
-from deniable_aggregator.decode.transforms import hyperplane_sums, walsh_hadamard
+from deniable_aggregator.decode.families.transforms import hyperplane_sums, walsh_hadamard
 
 ORDERS = [2, 3, 4, 5, 7, 8, 11, 16]
 SMALL = [(order, dimension) for order in ORDERS for dimension in (2, 3, 4) if points(order, dimension) < 600]

@@ -7,7 +7,7 @@ import pytest
 from panels import estimate, make, replay
 from scipy.stats import binom
 
-from deniable_aggregator.decode.mean import Mean
+from deniable_aggregator.decode.numbers.mean import Mean
 from deniable_aggregator.inference.difference import SMALLEST, Difference, Side
 from deniable_aggregator.inference.slope import Course, slope
 

@@ -10,7 +10,7 @@ import pytest
 from deniable import mechanisms
 from deniable.registry import Metric
 from deniable_aggregator import decode
-from deniable_aggregator.decode.options import option_shares, options_of
+from deniable_aggregator.decode.sets.options import option_shares, options_of
 from deniable_aggregator.inference.leaders import Leaders
 from deniable_aggregator.planning.lead import lead_shown, population
 from deniable_aggregator.planning.outlook import Terms, of_mechanisms

@@ -7,8 +7,8 @@ import pytest
 
 from deniable import mechanisms, proof
 from deniable.errors import ParameterError, PayloadError
-from deniable_aggregator.decode.likelihood import bit_likelihood, other_rates, pack
-from deniable_aggregator.decode.payload_likelihood import likelihood
+from deniable_aggregator.decode.tables.likelihood import bit_likelihood, other_rates, pack
+from deniable_aggregator.decode.tables.payload_likelihood import likelihood
 from deniable_aggregator.rappor.columns import BitColumn, read
 
 

@@ -15,11 +15,11 @@ from scipy.stats import binom
 from deniable import mechanisms
 from deniable.errors import ParameterError
 from deniable_aggregator import tally
-from deniable_aggregator.decode import options
-from deniable_aggregator.decode import pairs as decode_pairs
-from deniable_aggregator.decode.option_estimate import OptionShares
-from deniable_aggregator.decode.pairs import pairs
 from deniable_aggregator.decode.panel import Panel
+from deniable_aggregator.decode.sets import options
+from deniable_aggregator.decode.sets import pairs as decode_pairs
+from deniable_aggregator.decode.sets.option_estimate import OptionShares
+from deniable_aggregator.decode.sets.pairs import pairs
 from deniable_aggregator.tally import Tally
 
 SURE = 1e-4

@@ -12,7 +12,7 @@ from scipy.stats import binom
 from deniable import mechanisms
 from deniable.errors import ParameterError
 from deniable_aggregator import decode, tally
-from deniable_aggregator.decode.order import order
+from deniable_aggregator.decode.numbers.order import order
 from deniable_aggregator.tally import Tally, from_cells
 
 SURE = 1e-4

@@ -19,7 +19,7 @@ from deniable.proof import distribution
 from deniable.registry import Metric
 from deniable_aggregator import tally
 from deniable_aggregator.alarms import checks
-from deniable_aggregator.decode import options
+from deniable_aggregator.decode.sets import options
 from deniable_aggregator.decode.share_difference import difference_variance
 from deniable_aggregator.people.truth import _figures
 from deniable_aggregator.planning.population import cut

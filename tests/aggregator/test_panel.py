@@ -19,9 +19,9 @@ from deniable_aggregator.answer.readings import ShareReading
 from deniable_aggregator.decode.bucket_estimate import Partial
 from deniable_aggregator.decode.combination import combine
 from deniable_aggregator.decode.families.bloom import bloom_design
-from deniable_aggregator.decode.joint import from_product
 from deniable_aggregator.decode.panel import Panel, overlap, repeats, repeats_of
 from deniable_aggregator.decode.support_estimate import Supported
+from deniable_aggregator.decode.tables.joint import from_product
 from deniable_aggregator.tally import Tally
 
 REPLAYS = 2000

@@ -11,8 +11,8 @@ import pytest
 from deniable import mechanisms
 from deniable.proof import distribution
 from deniable_aggregator import decode, tally
-from deniable_aggregator.decode import joint
 from deniable_aggregator.decode.bucket_estimate import Partial
+from deniable_aggregator.decode.tables import joint
 from deniable_aggregator.tally import Tally
 
 CASES = [(26, 8, 1), (31, 3, 0.5), (12, 8, 3), (40, 1, 2)]

@@ -13,8 +13,8 @@ from deniable import mechanisms, registry
 from deniable.declared import Declared
 from deniable.wire.report import Stratum
 from deniable_aggregator import decode
-from deniable_aggregator.decode.options import option_shares
-from deniable_aggregator.decode.pairs import pairs
+from deniable_aggregator.decode.sets.options import option_shares
+from deniable_aggregator.decode.sets.pairs import pairs
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store

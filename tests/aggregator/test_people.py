@@ -110,8 +110,8 @@ def test_reports_are_about_what_people_hold(tmp_path):
 
 def estimated(declared, counted, answer):
     from deniable_aggregator import decode
-    from deniable_aggregator.decode.mean import mean
-    from deniable_aggregator.decode.options import option_shares
+    from deniable_aggregator.decode.numbers.mean import mean
+    from deniable_aggregator.decode.sets.options import option_shares
 
     metric = declared.metric
     if metric.axis:

@@ -12,8 +12,8 @@ from scipy.stats import binom
 
 from deniable import mechanisms
 from deniable_aggregator import decode, tally
-from deniable_aggregator.decode import hash_lookup
-from deniable_aggregator.decode.absent_support import Absent
+from deniable_aggregator.decode.pools import hash_lookup
+from deniable_aggregator.decode.pools.absent_support import Absent
 
 ZIPF = 1 / np.arange(1, 201) / (1 / np.arange(1, 201)).sum()
 RARE = 1e-4

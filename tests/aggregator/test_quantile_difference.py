@@ -13,7 +13,7 @@ from scipy.stats import binom
 from deniable import mechanisms
 from deniable.mechanisms.window import for_distribution
 from deniable_aggregator import tally
-from deniable_aggregator.decode.distribution import distribution
+from deniable_aggregator.decode.numbers.distribution import distribution
 from deniable_aggregator.inference.quantiles import FARTHEST, QuantileDifference
 
 SURE = 1e-4

@@ -13,9 +13,9 @@ from deniable import mechanisms
 from deniable.errors import ParameterError
 from deniable.mechanisms.window import for_distribution
 from deniable_aggregator import tally
-from deniable_aggregator.decode.mean import point_scores
-from deniable_aggregator.decode.profile import cell_chances
-from deniable_aggregator.decode.range_share import _scores, ramp_length, range_share
+from deniable_aggregator.decode.numbers.mean import point_scores
+from deniable_aggregator.decode.numbers.profile import cell_chances
+from deniable_aggregator.decode.numbers.range_share import _scores, ramp_length, range_share
 
 EVERYWHERE = (-1.0, 2.0)
 

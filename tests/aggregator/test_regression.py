@@ -10,8 +10,8 @@ from scipy.sparse import csc_array, csr_array, eye_array
 from scipy.special import ndtr
 
 from deniable.errors import ParameterError
-from deniable_aggregator.decode.bloom_fit import BloomCells, bit_noise
-from deniable_aggregator.decode.bloom_regression import _least, _penalised, detection_frequency, fit
+from deniable_aggregator.decode.bloom.bloom_fit import BloomCells, bit_noise
+from deniable_aggregator.decode.bloom.bloom_regression import _least, _penalised, detection_frequency, fit
 from deniable_aggregator.decode.multiple_testing import holm
 
 CHROME = 0.375, 0.625  # of Chrome's reports, both steps of noise together
@@ -162,8 +162,8 @@ def test_the_way_of_inversion_does_not_matter(monkeypatch):
     design, counts, reports, _ = small()
     results = []
     for limit, chunk in ((0, 1), (1e9, 1 << 30)):
-        monkeypatch.setattr("deniable_aggregator.decode.bloom_fit._LOW_RANK", limit)
-        monkeypatch.setattr("deniable_aggregator.decode.bloom_fit._CHUNK", chunk)
+        monkeypatch.setattr("deniable_aggregator.decode.bloom.bloom_fit._LOW_RANK", limit)
+        monkeypatch.setattr("deniable_aggregator.decode.bloom.bloom_fit._CHUNK", chunk)
         results.append(fit(design, counts, reports, *CHROME, density=density(16, 2)))
     assert same(*results)
 
@@ -427,7 +427,7 @@ def test_the_covariance_has_settled(monkeypatch, unlisted):
     held = np.concatenate([shares * (1 - unlisted), np.full(10, unlisted / 10)])
     counts = simulate(np.random.default_rng(8), design, held, reports, *CHROME)
     settled = fit(design[:, :20], counts, reports, *CHROME, density=density(16, 2))
-    monkeypatch.setattr("deniable_aggregator.decode.bloom_regression._SETTLE", 8)
+    monkeypatch.setattr("deniable_aggregator.decode.bloom.bloom_regression._SETTLE", 8)
     further = fit(design[:, :20], counts, reports, *CHROME, density=density(16, 2))
     assert np.abs(settled.frequency - further.frequency).max() < 1e-3 * further.stderr.min()
     assert settled.stderr == pytest.approx(further.stderr, rel=1e-3)

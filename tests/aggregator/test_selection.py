@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from deniable import mechanisms
-from deniable.mechanisms.prefix import Pem, TreeHist
+from deniable.mechanisms.texts.prefix import Pem, TreeHist
 from deniable_aggregator import decode, tally
-from deniable_aggregator.decode import hash_lookup
-from deniable_aggregator.decode.clusters import stderr_of_mean
-from deniable_aggregator.decode.discovery import discover
+from deniable_aggregator.decode.pools import hash_lookup
+from deniable_aggregator.decode.pools.clusters import stderr_of_mean
+from deniable_aggregator.decode.search.discovery import discover
 from deniable_aggregator.decode.support_estimate import Supported
 from deniable_aggregator.tally import Tally
 

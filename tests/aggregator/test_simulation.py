@@ -14,7 +14,7 @@ from deniable import mechanisms
 from deniable.errors import ParameterError
 from deniable.proof import distribution
 from deniable_aggregator import tally
-from deniable_aggregator.decode.options import options_of
+from deniable_aggregator.decode.sets.options import options_of
 from deniable_aggregator.planning import simulation
 from deniable_aggregator.planning.simulation import Simulation
 

@@ -11,8 +11,8 @@ from deniable import mechanisms
 from deniable.errors import ParameterError
 from deniable.mechanisms.window import for_distribution
 from deniable_aggregator import tally
-from deniable_aggregator.decode.distribution import distribution
-from deniable_aggregator.decode.strict import _rule, strict_quantile
+from deniable_aggregator.decode.numbers.distribution import distribution
+from deniable_aggregator.decode.numbers.strict import _rule, strict_quantile
 
 # All answers at one point, just beside it, at two points, and spread evenly.
 POPULATIONS = {

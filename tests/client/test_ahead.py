@@ -10,7 +10,7 @@ import pytest
 
 from deniable import mechanisms
 from deniable.mechanisms import base
-from deniable.mechanisms.direct import Grr
+from deniable.mechanisms.listed.direct import Grr
 
 
 class Numbered(Grr):

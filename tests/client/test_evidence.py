@@ -12,7 +12,7 @@ from deniable.declared import Declared
 from deniable.device.journal import SentReport
 from deniable.evidence import report_names, with_names
 from deniable.mechanisms.base import TwoSided
-from deniable.mechanisms.sampled_options import Sampled
+from deniable.mechanisms.sets.sampled_options import Sampled
 from deniable.registry import parse
 
 SIX = ["jpeg", "png", "raw", "tiff", "webp", "gif"]

@@ -26,8 +26,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from deniable.errors import ParameterError
-from deniable.mechanisms import google_rappor
-from deniable.mechanisms.google_rappor import PRESETS, Params
+from deniable.mechanisms.texts import google_rappor
+from deniable.mechanisms.texts.google_rappor import PRESETS, Params
 from deniable.proof import Tape
 from deniable.source import Source
 

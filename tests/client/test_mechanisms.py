@@ -516,7 +516,7 @@ def test_integers_of_other_libraries(name):
 @given(d=st.integers(2, 200), epsilon=st.floats(0.05, 5).map(lambda x: round(x, 3)))
 def test_subset_size_is_the_best(d, epsilon):
     """No other subset size has less variance."""
-    from deniable.mechanisms.subset import _support
+    from deniable.mechanisms.listed.subset import _support
 
     m = mechanisms.make("subset", domain_size=d, epsilon=epsilon)
     kept_weight = weight(exact(epsilon))
@@ -674,7 +674,7 @@ def test_google_rappor_is_proved(changes):
 
 def test_google_rappor_in_two_steps():
     """A report is distributed as the noise of an instantaneous response over one of a random permanent one."""
-    from deniable.mechanisms import google_rappor
+    from deniable.mechanisms.texts import google_rappor
 
     mechanism = mechanisms.make("google_rappor", domain_size=6, epsilon=8, **PARAMETERS | {"cohorts": 1})
     params, f = mechanism.params, mechanism.params.effective_f

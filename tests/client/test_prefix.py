@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.prefix import MAX_CELLS, Pem, TreeHist, extend
+from deniable.mechanisms.texts.prefix import MAX_CELLS, Pem, TreeHist, extend
 from deniable.proof import distribution, prove
 
 SMALL = [

@@ -17,8 +17,8 @@ from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, exact, weight
 from deniable.exact.finite_field import Field, is_order
 from deniable.mechanisms.base import mean_variance
-from deniable.mechanisms.projective import Projective, points
-from deniable.mechanisms.subset import Subset
+from deniable.mechanisms.listed.projective import Projective, points
+from deniable.mechanisms.listed.subset import Subset
 from deniable.proof import Tape, prove
 from deniable.source import OS
 from deniable.wire.layout import MAX_CELLS

@@ -12,13 +12,13 @@ from deniable import mechanisms
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
 from deniable.mechanisms.base import Mechanism
-from deniable.mechanisms.direct import Grr, shifts
-from deniable.mechanisms.l_grr import LGrr
-from deniable.mechanisms.l_osue import LOsue
+from deniable.mechanisms.listed.direct import Grr, shifts
+from deniable.mechanisms.listed.subset import Subset
+from deniable.mechanisms.listed.unary import Sue
 from deniable.mechanisms.permanent import second_flip
-from deniable.mechanisms.rappor import Rappor
-from deniable.mechanisms.subset import Subset
-from deniable.mechanisms.unary import Sue
+from deniable.mechanisms.permanent.l_grr import LGrr
+from deniable.mechanisms.permanent.l_osue import LOsue
+from deniable.mechanisms.texts.rappor import Rappor
 from deniable.proof import Tape, _of_each, distribution, prove
 
 if TYPE_CHECKING:

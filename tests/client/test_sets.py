@@ -11,7 +11,7 @@ import pytest
 from deniable import mechanisms
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.padded_subset import _absent_variance, _weights
+from deniable.mechanisms.sets.padded_subset import _absent_variance, _weights
 from deniable.proof import Tape, distribution, prove
 from deniable.registry import Metric
 from deniable.source import OS

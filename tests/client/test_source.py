@@ -396,7 +396,7 @@ def test_only_mechanisms_are_imported_by_name():
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "import_module"]
     assert [ast.unparse(call) for call in calls] == ["import_module(f'{__name__}.{module}')"]
     folder = Path(mechanisms.__file__).parent
-    assert all((folder / f"{module}.py").is_file() for module, _ in mechanisms._ALL.values())
+    assert all((folder / f"{module.replace('.', '/')}.py").is_file() for module, _ in mechanisms._ALL.values())
 
 
 def test_tossed_coins_have_their_bias_exactly(monkeypatch):

@@ -20,7 +20,7 @@ CONTRACTS = [options["name"] for options in CONFIGURATION["contracts_options"]]
 TYPES = {"forbidden": ForbiddenContract, "layers": LayersContract, "protected": ProtectedContract}
 MODULES = 12
 """Modules of a folder at most, beside its `__init__`."""
-COLLECTIONS = {"mechanisms", "decode", "commands"}
+COLLECTIONS = {"commands"}
 """Folders whose modules are of one kind, of which there may be many."""
 FULL: set[str] = set()
 """Folders that hold more, still."""

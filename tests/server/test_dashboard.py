@@ -27,7 +27,7 @@ from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.absence import nearest, why_absent
 from deniable_aggregator.answer.model.fields import Span
 from deniable_aggregator.answer.model.shares import ValueEstimate, ValueShare
-from deniable_aggregator.decode.options import options_of
+from deniable_aggregator.decode.sets.options import options_of
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import connect, schema
 from deniable_aggregator.store.uploads import refused_reports

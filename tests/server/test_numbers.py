@@ -15,7 +15,7 @@ from deniable import Budget, Caps, Client
 from deniable.exact.epsilon import MAX_EPSILON
 from deniable.transport import Sender
 from deniable_aggregator.answer.select import Published
-from deniable_aggregator.decode.strict import strict_quantile
+from deniable_aggregator.decode.numbers.strict import strict_quantile
 
 REGISTRY = registry_toml(
     metric_toml("air", range=[0, 720], unit="min", estimate="mean", segments=["platform"], epsilon=4),

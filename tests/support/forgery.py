@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.dbitflip import DBitFlip
-from deniable.mechanisms.rappor import Bloom
-from deniable.mechanisms.sketch import Cms
-from deniable.mechanisms.subset import Subset
-from deniable.mechanisms.unary import members
+from deniable.mechanisms.listed.subset import Subset
+from deniable.mechanisms.listed.unary import members
+from deniable.mechanisms.permanent.dbitflip import DBitFlip
+from deniable.mechanisms.texts.rappor import Bloom
+from deniable.mechanisms.texts.sketch import Cms
 from deniable_aggregator.alarms import tail_bounds
 
 if TYPE_CHECKING:

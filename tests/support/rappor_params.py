@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from deniable.mechanisms.google_rappor import Params
+    from deniable.mechanisms.texts.google_rappor import Params
 
 KEYS = ("numBits", "numHashes", "numCohorts", "probIrr0", "probIrr1", "probPrr")
 

@@ -17,7 +17,7 @@ from deniable.registry.tables import MIN_REPORTS
 from deniable_aggregator import decode, tally
 from deniable_aggregator.decode.binomial import clopper_pearson
 from deniable_aggregator.decode.consistent import consistent
-from deniable_aggregator.decode.payload_likelihood import likelihood
+from deniable_aggregator.decode.tables.payload_likelihood import likelihood
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -18,7 +18,7 @@ from deniable.errors import ParameterError
 from deniable.proof import distribution
 from deniable.source import ONE, ZERO, Source
 from deniable_aggregator import tally
-from deniable_aggregator.decode.payload_likelihood import likelihood
+from deniable_aggregator.decode.tables.payload_likelihood import likelihood
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

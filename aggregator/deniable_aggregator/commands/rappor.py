@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable.commands.parser import Run
-    from deniable.mechanisms.google_rappor import Params
+    from deniable.mechanisms.texts.google_rappor import Params
     from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.tally import Tally
 

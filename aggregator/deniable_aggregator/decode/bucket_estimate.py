@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from deniable.mechanisms.dbitflip import DBitFlip
+    from deniable.mechanisms.permanent.dbitflip import DBitFlip
     from deniable_aggregator.decode.estimate import Target
     from deniable_aggregator.tally import Tally
 

@@ -17,7 +17,7 @@ from scipy.special import betainc, gammaincc, ndtri
 from deniable_aggregator.decode.binomial import clopper_pearson
 from deniable_aggregator.decode.bucket_estimate import Partial
 from deniable_aggregator.decode.estimate import Estimate
-from deniable_aggregator.decode.option_estimate import OptionShares
+from deniable_aggregator.decode.sets.option_estimate import OptionShares
 from deniable_aggregator.decode.support_estimate import Supported
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import numpy as np
 from deniable.errors import ParameterError
 from deniable.mechanisms import Mechanism
 from deniable_aggregator.decode.bucket_estimate import Partial
-from deniable_aggregator.decode.discovery import Discovery
-from deniable_aggregator.decode.option_estimate import OptionShares
 from deniable_aggregator.decode.pair_support import pair_support
 from deniable_aggregator.decode.panel import Panel
+from deniable_aggregator.decode.search.discovery import Discovery
+from deniable_aggregator.decode.sets.option_estimate import OptionShares
 from deniable_aggregator.decode.support_estimate import Supported
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.special import chdtri, chndtrinc
 
 from deniable.errors import ParameterError
-from deniable_aggregator.decode.independence import Chi2
 from deniable_aggregator.decode.pair_support import estimates_covariance, pair_support
+from deniable_aggregator.decode.tables.independence import Chi2
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

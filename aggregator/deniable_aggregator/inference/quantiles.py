@@ -15,7 +15,7 @@ from deniable_aggregator.decode.multiple_testing import tail
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from deniable_aggregator.decode.distribution import Near
+    from deniable_aggregator.decode.numbers.distribution import Near
     from deniable_aggregator.inference.difference import Ends
 
 FARTHEST = 40.0

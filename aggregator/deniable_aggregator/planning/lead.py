@@ -11,8 +11,8 @@ from scipy.special import ndtr
 
 from deniable_aggregator.decode.bucket_estimate import Partial
 from deniable_aggregator.decode.families import family_of
-from deniable_aggregator.decode.options import option_shares
 from deniable_aggregator.decode.panel import Panel
+from deniable_aggregator.decode.sets.options import option_shares
 from deniable_aggregator.decode.support_estimate import Supported
 from deniable_aggregator.inference.leaders import Leaders
 from deniable_aggregator.planning.precision import POWER

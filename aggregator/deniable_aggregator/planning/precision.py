@@ -17,7 +17,7 @@ from deniable.mechanisms.sets import OfSets
 from deniable_aggregator.decode.channel import Channel
 from deniable_aggregator.decode.families import family_of
 from deniable_aggregator.decode.multiple_testing import tail
-from deniable_aggregator.decode.option_estimate import OptionShares
+from deniable_aggregator.decode.sets.option_estimate import OptionShares
 
 if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism

@@ -17,9 +17,9 @@ from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.sets import OfSets
 from deniable.mechanisms.window import Window
 from deniable_aggregator import checks, decode
-from deniable_aggregator.decode.mean import mean
-from deniable_aggregator.decode.options import option_shares, options_of
+from deniable_aggregator.decode.numbers.mean import mean
 from deniable_aggregator.decode.panel import Panel
+from deniable_aggregator.decode.sets.options import option_shares, options_of
 from deniable_aggregator.planning.population import cut, falling, of_options, of_values
 from deniable_aggregator.planning.precision import precision
 from deniable_aggregator.planning.simulation import Simulation

@@ -25,7 +25,7 @@ from deniable.limits.allowance import MICRO
 from deniable.mechanisms.base import FrequencyOracle
 from deniable_aggregator import decode
 from deniable_aggregator import tally as tallies
-from deniable_aggregator.decode.mean import PARTS, scores_of
+from deniable_aggregator.decode.numbers.mean import PARTS, scores_of
 from deniable_aggregator.questions import central_noise
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared
     from deniable.mechanisms import Mechanism
-    from deniable_aggregator.decode.mean import Scores
+    from deniable_aggregator.decode.numbers.mean import Scores
     from deniable_aggregator.tally import Tally
 
 COUNT = "count"

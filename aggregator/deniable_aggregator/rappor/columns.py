@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.errors import ParameterError
-from deniable_aggregator.decode.likelihood import pack
+from deniable_aggregator.decode.tables.likelihood import pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

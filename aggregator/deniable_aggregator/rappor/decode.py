@@ -9,13 +9,13 @@ import numpy as np
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import MAX_EPSILON
-from deniable.mechanisms.rappor import GoogleRappor
+from deniable.mechanisms.texts.rappor import GoogleRappor
 from deniable.registry import text
 from deniable.wire.layout import Layout
 from deniable_aggregator import decode, tally
-from deniable_aggregator.decode import likelihood
-from deniable_aggregator.decode.joint import Joint, joint
 from deniable_aggregator.decode.support_estimate import Supported
+from deniable_aggregator.decode.tables import likelihood
+from deniable_aggregator.decode.tables.joint import Joint, joint
 from deniable_aggregator.rappor import files
 from deniable_aggregator.rappor.columns import BitColumn, read
 from deniable_aggregator.tally import Tally
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from deniable.mechanisms.google_rappor import Params
+    from deniable.mechanisms.texts.google_rappor import Params
     from deniable_aggregator.decode.estimate import Estimate
 
 OTHER = "(other)"

@@ -6,7 +6,7 @@
 ``counts.csv``
     no header; a row for each cohort: its reports, then how often each bit was set, bit 0 first;
 ``map.csv``
-    no header; a row for each candidate: its text, then its `deniable.mechanisms.google_rappor.positions`;
+    no header; a row for each candidate: its text, then its `deniable.mechanisms.texts.google_rappor.positions`;
 ``reports.csv``
     a header, then a row for each report, its bits as digits, the *highest* first.
 
@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 
 from deniable.errors import ParameterError, sentence
-from deniable.mechanisms.google_rappor import Params, positions
+from deniable.mechanisms.texts.google_rappor import Params, positions
 from deniable.messages.plural import plural
 from deniable.wire.layout import Layout
 from deniable_aggregator import tally

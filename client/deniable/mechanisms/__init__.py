@@ -21,38 +21,38 @@ __all__ = ["MAX_REPORT_BYTES", "Mechanism", "any_size", "choose", "make", "names
 
 # The module and class of each mechanism. A device imports only the mechanisms that its registry names.
 _CLOSED = {
-    "coin": ("coin", "Coin"),
-    "binary": ("direct", "Binary"),
-    "grr": ("direct", "Grr"),
-    "sue": ("unary", "Sue"),
-    "oue": ("unary", "Oue"),
-    "subset": ("subset", "Subset"),
-    "local_hash": ("local_hash", "LocalHash"),
-    "hadamard": ("hadamard", "Hadamard"),
-    "general_hadamard": ("general_hadamard", "GeneralHadamard"),
-    "pgr": ("projective", "Projective"),
-    "l_grr": ("l_grr", "LGrr"),
-    "l_osue": ("l_osue", "LOsue"),
-    "loloha": ("loloha", "Loloha"),
-    "dbitflip": ("dbitflip", "DBitFlip"),
+    "coin": ("listed.coin", "Coin"),
+    "binary": ("listed.direct", "Binary"),
+    "grr": ("listed.direct", "Grr"),
+    "sue": ("listed.unary", "Sue"),
+    "oue": ("listed.unary", "Oue"),
+    "subset": ("listed.subset", "Subset"),
+    "local_hash": ("listed.local_hash", "LocalHash"),
+    "hadamard": ("listed.hadamard", "Hadamard"),
+    "general_hadamard": ("listed.general_hadamard", "GeneralHadamard"),
+    "pgr": ("listed.projective", "Projective"),
+    "l_grr": ("permanent.l_grr", "LGrr"),
+    "l_osue": ("permanent.l_osue", "LOsue"),
+    "loloha": ("permanent.loloha", "Loloha"),
+    "dbitflip": ("permanent.dbitflip", "DBitFlip"),
 }
 """Mechanisms for listed answers."""
 _OPEN = {
-    "rappor": ("rappor", "Rappor"),
-    "google_rappor": ("rappor", "GoogleRappor"),
-    "cms": ("sketch", "Cms"),
-    "hcms": ("sketch", "Hcms"),
-    "fast_local_hash": ("sketch", "FastLocalHash"),
+    "rappor": ("texts.rappor", "Rappor"),
+    "google_rappor": ("texts.rappor", "GoogleRappor"),
+    "cms": ("texts.sketch", "Cms"),
+    "hcms": ("texts.sketch", "Hcms"),
+    "fast_local_hash": ("texts.sketch", "FastLocalHash"),
 }
 """Mechanisms for listed answers, and for texts and keys with candidates."""
-_SEARCH = {"pem": ("prefix", "Pem"), "tree_hist": ("prefix", "TreeHist")}
+_SEARCH = {"pem": ("texts.prefix", "Pem"), "tree_hist": ("texts.prefix", "TreeHist")}
 """Mechanisms for texts and keys to be discovered."""
 _NUMBERS = {"window": ("window", "Window")}
 """Mechanisms for numbers, and for means of ordered answers."""
 _SETS = {
-    "sampled_options": ("sampled_options", "SampledOptions"),
-    "sampled_pair": ("sampled_options", "SampledPair"),
-    "padded_subset": ("padded_subset", "PaddedSubset"),
+    "sampled_options": ("sets.sampled_options", "SampledOptions"),
+    "sampled_pair": ("sets.sampled_options", "SampledPair"),
+    "padded_subset": ("sets.padded_subset", "PaddedSubset"),
 }
 """Mechanisms for sets of listed options."""
 _ALL = _CLOSED | _OPEN | _SEARCH | _NUMBERS | _SETS
@@ -160,7 +160,7 @@ def _one_byte(domain_size: int, epsilon: float | str | Fraction) -> Mechanism | 
     """Return the choice of ``auto`` if the most exact of its candidates has a report of one byte; None if it has a larger one."""
     # Then the other candidates need not be imported and compared, which would take most of the time of `init`. No mechanism is
     # more exact than `subset`. Where its sets have one value, `grr` is the same, and `binary` for two; `auto` prefers these.
-    from deniable.mechanisms.subset import Subset  # noqa: PLC0415 - few devices need it
+    from deniable.mechanisms.listed.subset import Subset  # noqa: PLC0415 - few devices need it
 
     try:
         subset = Subset(domain_size=domain_size, epsilon=epsilon)  # type: ignore[arg-type] # read exactly, then a float

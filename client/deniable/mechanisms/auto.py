@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.frozen import dataclass
-from deniable.mechanisms.direct import Binary, Grr
-from deniable.mechanisms.hadamard import Hadamard
-from deniable.mechanisms.local_hash import LocalHash
-from deniable.mechanisms.projective import Projective
-from deniable.mechanisms.subset import Subset
-from deniable.mechanisms.unary import Oue, Sue
+from deniable.mechanisms.listed.direct import Binary, Grr
+from deniable.mechanisms.listed.hadamard import Hadamard
+from deniable.mechanisms.listed.local_hash import LocalHash
+from deniable.mechanisms.listed.projective import Projective
+from deniable.mechanisms.listed.subset import Subset
+from deniable.mechanisms.listed.unary import Oue, Sue
 from deniable.wire.layout import MAX_REPORT_BYTES
 
 if TYPE_CHECKING:
@@ -74,10 +74,10 @@ class Choice:
 def permanent_candidates() -> tuple[type[FrequencyOracle], ...]:
     """Return the candidates of ``auto`` for permanent responses. They must not change. Of RAPPOR it is only basic RAPPOR."""
     # Imported here, because only devices with such metrics need them.
-    from deniable.mechanisms.l_grr import LGrr  # noqa: PLC0415
-    from deniable.mechanisms.l_osue import LOsue  # noqa: PLC0415
-    from deniable.mechanisms.loloha import Loloha  # noqa: PLC0415
-    from deniable.mechanisms.rappor import Rappor  # noqa: PLC0415
+    from deniable.mechanisms.permanent.l_grr import LGrr  # noqa: PLC0415
+    from deniable.mechanisms.permanent.l_osue import LOsue  # noqa: PLC0415
+    from deniable.mechanisms.permanent.loloha import Loloha  # noqa: PLC0415
+    from deniable.mechanisms.texts.rappor import Rappor  # noqa: PLC0415
 
     return LGrr, LOsue, Loloha, Rappor
 

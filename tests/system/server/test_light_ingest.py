@@ -74,7 +74,7 @@ def test_the_heavy_modules_are_those_of_no_ingest():
 @pytest.mark.parametrize(
     "modules",
     [
-        "deniable_aggregator.decode.discovery, deniable_aggregator.decode.combination, deniable_server.app",
+        "deniable_aggregator.decode.search.discovery, deniable_aggregator.decode.combination, deniable_server.app",
         "deniable_aggregator.commands.account, deniable_server.commands.report",
     ],
 )

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.reading import Reading
     from deniable_aggregator.answer.select import Published, Selection
     from deniable_aggregator.decode.estimate import Estimate
-    from deniable_aggregator.decode.independence import Chi2
+    from deniable_aggregator.decode.tables.independence import Chi2
     from deniable_aggregator.publish.release import Release
 
 

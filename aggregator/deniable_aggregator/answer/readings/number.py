@@ -27,13 +27,13 @@ from deniable_aggregator.answer.model.shares import ValueShare
 from deniable_aggregator.answer.question import number_range
 from deniable_aggregator.answer.reading import Centre, Lines, Reading
 from deniable_aggregator.answer.readings.cache import once
-from deniable_aggregator.decode.distribution import distribution
-from deniable_aggregator.decode.mean import arithmetic_mean, mean
 from deniable_aggregator.decode.multiple_testing import tail
-from deniable_aggregator.decode.order import order
-from deniable_aggregator.decode.profile import cell_chances, value_shares
-from deniable_aggregator.decode.range_share import exact_ends, range_share
-from deniable_aggregator.decode.strict import strict_quantile
+from deniable_aggregator.decode.numbers.distribution import distribution
+from deniable_aggregator.decode.numbers.mean import arithmetic_mean, mean
+from deniable_aggregator.decode.numbers.order import order
+from deniable_aggregator.decode.numbers.profile import cell_chances, value_shares
+from deniable_aggregator.decode.numbers.range_share import exact_ends, range_share
+from deniable_aggregator.decode.numbers.strict import strict_quantile
 from deniable_aggregator.inference.quantiles import FARTHEST
 from deniable_aggregator.inference.slope import Course
 
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from deniable.registry import Metric
     from deniable_aggregator.answer.model.metric import Description
     from deniable_aggregator.answer.reading import LineOptions
-    from deniable_aggregator.decode.distribution import Distribution, Near
-    from deniable_aggregator.decode.mean import ArithmeticMean
-    from deniable_aggregator.decode.range_share import ExactEnds, RangeShare
+    from deniable_aggregator.decode.numbers.distribution import Distribution, Near
+    from deniable_aggregator.decode.numbers.mean import ArithmeticMean
+    from deniable_aggregator.decode.numbers.range_share import ExactEnds, RangeShare
     from deniable_aggregator.inference.difference import Ends
 
 MOST_VALUES = 21

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deniable.registry import Metric
     from deniable.registry.answers.axis import Axis
     from deniable_aggregator.answer.readings.number import NumberReading
-    from deniable_aggregator.decode.range_share import RangeShare
+    from deniable_aggregator.decode.numbers.range_share import RangeShare
     from deniable_aggregator.inference.difference import Ends
 
 _MOSTLY = 0.7  # of the width of an interval, from which on answers near its ends make it wide

@@ -11,10 +11,11 @@ from scipy.special import ndtri
 
 from deniable_aggregator.answer.model.shares import Chosen, PairEstimate
 from deniable_aggregator.answer.readings.shares import ShareReading
-from deniable_aggregator.decode import options, panel
+from deniable_aggregator.decode import panel
 from deniable_aggregator.decode.estimate import finite
 from deniable_aggregator.decode.multiple_testing import tail
-from deniable_aggregator.decode.pairs import pairs
+from deniable_aggregator.decode.sets import options
+from deniable_aggregator.decode.sets.pairs import pairs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

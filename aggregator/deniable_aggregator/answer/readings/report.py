@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import DeniableError
 from deniable_aggregator.answer import figures
-from deniable_aggregator.decode.payload_likelihood import likelihood
+from deniable_aggregator.decode.tables.payload_likelihood import likelihood
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from scipy.special import ndtri
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.prefix import PrefixTree
+from deniable.mechanisms.texts.prefix import PrefixTree
 from deniable_aggregator import decode
 from deniable_aggregator.answer.model.metric import Estimates
 from deniable_aggregator.answer.model.shares import (
@@ -26,12 +26,12 @@ from deniable_aggregator.answer.readings.cache import once
 from deniable_aggregator.answer.readings.leading import leading
 from deniable_aggregator.decode import panel
 from deniable_aggregator.decode.consistent import consistent, lowered_by
-from deniable_aggregator.decode.discovery import discover
 from deniable_aggregator.decode.estimate import finite
-from deniable_aggregator.decode.joint import from_product
 from deniable_aggregator.decode.multiple_testing import tail
-from deniable_aggregator.decode.order import order
+from deniable_aggregator.decode.numbers.order import order
+from deniable_aggregator.decode.search.discovery import discover
 from deniable_aggregator.decode.some_values import some_values
+from deniable_aggregator.decode.tables.joint import from_product
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.shares import Chosen
     from deniable_aggregator.answer.reading import LineOptions
     from deniable_aggregator.decode.estimate import Estimate
-    from deniable_aggregator.decode.joint import Joint
+    from deniable_aggregator.decode.tables.joint import Joint
 
 _MOST_LISTED = 50  # values of a series or a comparison
 _MOST_ORDERED = 1024  # values; with more, their covariance takes too long for a page

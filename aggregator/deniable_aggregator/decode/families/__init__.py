@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from deniable.mechanisms.coin import Coin
-from deniable.mechanisms.dbitflip import DBitFlip
-from deniable.mechanisms.direct import Grr
-from deniable.mechanisms.general_hadamard import GeneralHadamard
-from deniable.mechanisms.hadamard import Hadamard
-from deniable.mechanisms.local_hash import LocalHash
-from deniable.mechanisms.padded_subset import PaddedSubset
-from deniable.mechanisms.prefix import PrefixTree
-from deniable.mechanisms.projective import Projective
-from deniable.mechanisms.rappor import Bloom
-from deniable.mechanisms.sampled_options import Sampled
-from deniable.mechanisms.sketch import Cms, FastLocalHash, Hcms
-from deniable.mechanisms.subset import Subset
-from deniable.mechanisms.unary import Unary
+from deniable.mechanisms.listed.coin import Coin
+from deniable.mechanisms.listed.direct import Grr
+from deniable.mechanisms.listed.general_hadamard import GeneralHadamard
+from deniable.mechanisms.listed.hadamard import Hadamard
+from deniable.mechanisms.listed.local_hash import LocalHash
+from deniable.mechanisms.listed.projective import Projective
+from deniable.mechanisms.listed.subset import Subset
+from deniable.mechanisms.listed.unary import Unary
+from deniable.mechanisms.permanent.dbitflip import DBitFlip
+from deniable.mechanisms.sets.padded_subset import PaddedSubset
+from deniable.mechanisms.sets.sampled_options import Sampled
+from deniable.mechanisms.texts.prefix import PrefixTree
+from deniable.mechanisms.texts.rappor import Bloom
+from deniable.mechanisms.texts.sketch import Cms, FastLocalHash, Hcms
 from deniable.mechanisms.window import Window
 from deniable_aggregator.decode.families import (
     bloom,

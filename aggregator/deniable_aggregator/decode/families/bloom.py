@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deniable.mechanisms.rappor import Bloom
-from deniable.mechanisms.unary import members
-from deniable_aggregator.decode import hash_lookup, likelihood
-from deniable_aggregator.decode.bloom_estimate import Fitted
+from deniable.mechanisms.listed.unary import members
+from deniable.mechanisms.texts.rappor import Bloom
+from deniable_aggregator.decode.bloom.bloom_estimate import Fitted
 from deniable_aggregator.decode.families.family import Counted
 from deniable_aggregator.decode.families.law import BitLaw, Law, OwnBits
 from deniable_aggregator.decode.families.pairs import independent_bits
+from deniable_aggregator.decode.pools import hash_lookup
 from deniable_aggregator.decode.support_estimate import Supported
+from deniable_aggregator.decode.tables import likelihood
 from deniable_aggregator.tally import kernels
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Filters(Counted[Bloom]):
         chosen = range(mechanism.domain_size) if values is None else values
         if not tally.n:
             return Supported(mechanism, 0, np.zeros(len(chosen), np.int64))
-        from deniable_aggregator.decode import bloom_regression  # noqa: PLC0415 - only this decoder needs these slow imports
+        from deniable_aggregator.decode.bloom import bloom_regression  # noqa: PLC0415 - only this decoder needs these slow imports
 
         density = 1 - (1 - 1 / mechanism.bits) ** mechanism.hashes
         design = bloom_design(mechanism, chosen)

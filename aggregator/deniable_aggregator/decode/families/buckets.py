@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deniable.mechanisms.dbitflip import DBitFlip
+from deniable.mechanisms.permanent.dbitflip import DBitFlip
 from deniable_aggregator.decode import bucket_estimate
 from deniable_aggregator.decode.families.family import Counted, topped
 from deniable_aggregator.decode.families.law import BitLaw, Law

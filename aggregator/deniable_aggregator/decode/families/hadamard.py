@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable.mechanisms.general_hadamard import GeneralHadamard
-from deniable.mechanisms.hadamard import Hadamard
+from deniable.mechanisms.listed.general_hadamard import GeneralHadamard
+from deniable.mechanisms.listed.hadamard import Hadamard
 from deniable_aggregator.decode.families.family import Counted
 from deniable_aggregator.decode.families.law import Law, ListedCells, listed, parity
 from deniable_aggregator.decode.families.pairs import PairSupport, digits, lines
+from deniable_aggregator.decode.families.transforms import walsh_hadamard
 from deniable_aggregator.decode.support_estimate import Supported
-from deniable_aggregator.decode.transforms import walsh_hadamard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

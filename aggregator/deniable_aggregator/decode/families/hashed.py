@@ -9,15 +9,15 @@ import numpy as np
 from deniable.errors import ParameterError
 from deniable.exact.hashing import LinearFamily, LineFamily, PoolFamily
 from deniable.mechanisms.base import FrequencyOracle
-from deniable.mechanisms.prefix import PrefixTree
-from deniable.mechanisms.sketch import Sketch
-from deniable_aggregator.decode import hash_lookup, pool
+from deniable.mechanisms.texts.prefix import PrefixTree
+from deniable.mechanisms.texts.sketch import Sketch
 from deniable_aggregator.decode.families.family import Counted, Shares
 from deniable_aggregator.decode.families.law import BitLaw, CellLaw, Law, parity
 from deniable_aggregator.decode.families.pairs import PairSupport, affine, lines
-from deniable_aggregator.decode.pieces import pieces
+from deniable_aggregator.decode.families.transforms import walsh_hadamard
+from deniable_aggregator.decode.pools import hash_lookup, pool
+from deniable_aggregator.decode.pools.pieces import pieces
 from deniable_aggregator.decode.support_estimate import Supported
-from deniable_aggregator.decode.transforms import walsh_hadamard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.mechanisms import Mechanism
-    from deniable.mechanisms.local_hash import LocalHash
+    from deniable.mechanisms.listed.local_hash import LocalHash
     from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.tally import Tally
 
@@ -129,7 +129,7 @@ class Levels(Shares[PrefixTree]):
     def independent_estimate(self, tally: Tally, values: Sequence[int] | None) -> Estimate:  # noqa: ARG002
         """Refuse: the reports are about prefixes."""
         raise ParameterError(
-            "mechanism: use deniable_aggregator.decode.discovery for one that searches for values", self.mechanism.name
+            "mechanism: use deniable_aggregator.decode.search.discovery for one that searches for values", self.mechanism.name
         )
 
     def pairs(self, p: float, q: float) -> PairSupport:  # noqa: ARG002

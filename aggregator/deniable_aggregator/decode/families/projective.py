@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable.mechanisms.projective import Projective
+from deniable.mechanisms.listed.projective import Projective
 from deniable_aggregator.decode.families.family import Counted
 from deniable_aggregator.decode.families.law import Law, ListedCells, listed
 from deniable_aggregator.decode.families.pairs import digits, lines, sets
-from deniable_aggregator.decode.transforms import hyperplane_sums
+from deniable_aggregator.decode.families.transforms import hyperplane_sums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.mechanisms.sets import OfSets
-    from deniable_aggregator.decode.option_estimate import OptionShares
+    from deniable_aggregator.decode.sets.option_estimate import OptionShares
     from deniable_aggregator.tally import Tally
 
     Integers = NDArray[np.int64]

@@ -1,0 +1,1 @@
+"""Bloom filters: regression of the counts of bits on candidates."""

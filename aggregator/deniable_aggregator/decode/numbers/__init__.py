@@ -1,0 +1,1 @@
+"""Numbers and ordered answers: means, distributions, quantiles, shares of ranges."""

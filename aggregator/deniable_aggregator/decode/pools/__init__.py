@@ -1,0 +1,1 @@
+"""Pools of hash functions, and sketches of many rows."""

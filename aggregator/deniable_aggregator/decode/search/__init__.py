@@ -1,0 +1,1 @@
+"""Common answers that nobody listed, found level by level."""

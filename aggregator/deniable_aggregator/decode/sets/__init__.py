@@ -1,0 +1,1 @@
+"""Sets: how many people chose an option, or two together."""

@@ -1,0 +1,1 @@
+"""Several questions at once: tables of true values, and how likely reports are under them."""

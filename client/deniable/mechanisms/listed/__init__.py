@@ -1,0 +1,1 @@
+"""Mechanisms for listed answers, of which each report is drawn anew."""

@@ -1,0 +1,1 @@
+"""Mechanisms for texts and keys: with candidates, or to be discovered."""

@@ -48,7 +48,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ("deniable audit app:randomize --epsilon 1", "deniable audit app:randomize --epsilon 1 --inputs dark,light --calls 1e6"),
     ),
     "audit-log": CommandInfo(
-        "look at the audit log, verify it, and move what is old to files",
+        "show and verify the audit log, and move old entries to files",
         "aggregator",
         (
             f"deniable audit-log verify {_STORE} --files audit --anchor 120:{_HASH}",
@@ -69,7 +69,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ("deniable conformance node adapter.js", "deniable conformance --level 1 -- ./adapter --quiet"),
     ),
     "dead-letters": CommandInfo(
-        "list batches that could not be counted, and count them after all",
+        "list batches that could not be counted, and count them again",
         "aggregator",
         (
             f"deniable dead-letters list {_STORE}",
@@ -79,7 +79,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "demo": CommandInfo(
-        "real devices' answers through real processes, beside the truth",
+        "send answers of real people through the service, and compare",
         "demo",
         ("deniable demo", "deniable demo --relay", "deniable demo --input people.csv --column browser --devices 5000 --keep"),
     ),
@@ -89,12 +89,12 @@ CATALOGUE: dict[str, CommandInfo] = {
         (f"deniable divide {_STORE} --into 3",),
     ),
     "doctor": CommandInfo(
-        "check settings or a live installation; say what to do",
+        "check settings or a running service, and say what to do",
         "ingest",
         ("deniable doctor --settings", "deniable doctor", "deniable doctor --data data"),
     ),
     "erase": CommandInfo(
-        "remove all that the store has of a metric or an app, for good",
+        "delete all data of a metric or an app, for good",
         "aggregator",
         (
             f"deniable erase {_STORE} --metric ui.theme",
@@ -103,12 +103,12 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "explain": CommandInfo(
-        "say in words what a metric sends, with what probabilities",
+        "say in words what a metric sends, and with what probabilities",
         "",
         ("deniable explain ui.theme", "deniable explain ui.theme dark --registry metrics.toml"),
     ),
     "init": CommandInfo(
-        "write a metrics.toml to begin with, and say what to do next",
+        "write a first metrics.toml, and say what to do next",
         "",
         (
             "deniable init",
@@ -128,7 +128,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "plan": CommandInfo(
-        "say what so many users would show, or what an error needs",
+        "say what a number of users would show, or how many you need",
         "aggregator",
         (
             "deniable plan metrics.toml --users 1e5",
@@ -147,12 +147,12 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "publish": CommandInfo(
-        "publish what was counted, as far as it may be",
+        "publish the counts that are ready to be published",
         "aggregator",
         (f"deniable publish {_STORE} --registry metrics.toml",),
     ),
     "query": CommandInfo(
-        "ask a server what was published of a metric",
+        "ask a server for the published results of a metric",
         "",
         (
             "deniable query",
@@ -174,7 +174,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "relay": CommandInfo(
-        "mix sealed reports, for somebody else's server",
+        "mix sealed reports for the server of another organisation",
         "relayserver",
         (
             "deniable relay --registry metrics.toml --server https://telemetry.example.org --data /var/lib/relay",
@@ -211,7 +211,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ("deniable report privacy --registry metrics.toml --output report.html",),
     ),
     "sent": CommandInfo(
-        "show what left this device, and how much waits on it",
+        "show what this device has sent, and how much still waits",
         "",
         ("deniable sent", "deniable sent ~/.local/state/deniable/shop --json"),
     ),
@@ -231,7 +231,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "status": CommandInfo(
-        "say how much waits to be counted, and whether anybody counts",
+        "show how much waits to be counted, and whether workers run",
         "aggregator",
         ("deniable status", "deniable status --data data", f"deniable status {_STORE} --json"),
     ),

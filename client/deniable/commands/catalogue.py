@@ -33,7 +33,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "attack": CommandInfo(
-        "guess the answers of people from what is known, in a simulation",
+        "simulate an attacker who guesses people's answers",
         "aggregator",
         (
             "deniable attack averaging",
@@ -43,12 +43,12 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "audit": CommandInfo(
-        "bound the epsilon of any randomizer from below, by calling it",
+        "find a lower bound for the epsilon of any randomizer",
         "aggregator",
         ("deniable audit app:randomize --epsilon 1", "deniable audit app:randomize --epsilon 1 --inputs dark,light --calls 1e6"),
     ),
     "audit-log": CommandInfo(
-        "look at the audit log, verify it, and move what is old to files",
+        "show and verify the audit log, and move old entries to files",
         "aggregator",
         (
             f"deniable audit-log verify {_STORE} --files audit --anchor 120:{_HASH}",
@@ -69,7 +69,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ("deniable conformance node adapter.js", "deniable conformance --level 1 -- ./adapter --quiet"),
     ),
     "dead-letters": CommandInfo(
-        "list batches that could not be counted, and count them after all",
+        "list batches that could not be counted, and try again",
         "aggregator",
         (
             f"deniable dead-letters list {_STORE}",
@@ -79,7 +79,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "demo": CommandInfo(
-        "real devices' answers through real processes, beside the truth",
+        "run real devices and processes, and compare with the truth",
         "demo",
         ("deniable demo", "deniable demo --relay", "deniable demo --input people.csv --column browser --devices 5000 --keep"),
     ),
@@ -94,7 +94,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ("deniable doctor --settings", "deniable doctor", "deniable doctor --data data"),
     ),
     "erase": CommandInfo(
-        "remove all that the store has of a metric or an app, for good",
+        "delete all data of a metric or an app from the store",
         "aggregator",
         (
             f"deniable erase {_STORE} --metric ui.theme",
@@ -128,7 +128,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "plan": CommandInfo(
-        "say what so many users would show, or what an error needs",
+        "say what a number of users shows, or how many you need",
         "aggregator",
         (
             "deniable plan metrics.toml --users 1e5",
@@ -147,12 +147,12 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "publish": CommandInfo(
-        "publish what was counted, as far as it may be",
+        "publish counted reports that are due",
         "aggregator",
         (f"deniable publish {_STORE} --registry metrics.toml",),
     ),
     "query": CommandInfo(
-        "ask a server what was published of a metric",
+        "ask a server for the published results of a metric",
         "",
         (
             "deniable query",
@@ -174,7 +174,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "relay": CommandInfo(
-        "mix sealed reports, for somebody else's server",
+        "mix sealed reports for another organisation's server",
         "relayserver",
         (
             "deniable relay --registry metrics.toml --server https://telemetry.example.org --data /var/lib/relay",

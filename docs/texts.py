@@ -28,7 +28,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 def _variables() -> str:
     readers = "*For operators and app developers.*"
-    about = f"{readers} [Add the SDK to an app](../how-to/embed.md) and [Settings](settings.md) say what each of them does."
+    about = f"{readers} [Add the SDK to an app](../how-to/embed.md) and [Settings](settings.md) say what each variable does."
     lines = ["# Environment variables", "", about, ""]
     for title, floor in (
         ("In an app", "client"),
@@ -44,8 +44,8 @@ def _variables() -> str:
 
 
 def _reasons() -> str:
-    more = "[When something is missing](../how-to/missing.md) says where these lines are seen."
-    about = f"*For app developers.* Whatever drops a report says so once, on the logger `deniable`. {more}"
+    more = "[When something is missing](../how-to/missing.md) says where you see these lines."
+    about = f"*For app developers.* If a report is dropped, the SDK logs the reason once, on the logger `deniable`. {more}"
     lines = ["# Why a report is dropped", "", about, ""]
     for title, column, group in (
         ("Answers that are not reported", "`dropped`", reasons.ANSWERS),
@@ -72,7 +72,7 @@ def _to_do(reason: reasons.Reason) -> str:
 
 _CONDITIONS = {
     "time": '`by("time")`',
-    "value": "always, but for `values=False`",
+    "value": "always, except with `values=False`",
     "view": "`consistent()`",
     "compare": "`compare(...)`, `compare_previous()`",
     "include": "`trend()`",
@@ -82,25 +82,25 @@ _CONDITIONS = {
 _ABOUT_COLUMNS = """\
 # Columns of rows
 
-*For analysts.* A query answers with rows: in Python, as JSON, and in files (CSV, Parquet, Arrow). The columns are always the
-same ones, in this order. [Query and export](../how-to/query.md) shows how to ask.
+*For analysts.* The answer to a query has rows: in Python, as JSON, and in files (CSV, Parquet, Arrow). The columns are always the
+same, in this order. [Query and export](../how-to/query.md) shows how to ask.
 
-- **One row is one estimate**: of one metric, one value, and the segment and time that the query asks for.
-- **Beside each estimate** stand its interval (`low`, `high`, at the confidence `level`), its `unit`, and the number of reports
-  (`n`) that it rests on.
-- **A row without an estimate** says why in `reason`, and has nothing in the columns of numbers. In a CSV nothing is an empty
-  cell, in the other forms null.
-- **A share is a number**: 0.25 is 25%. It may be below 0 or above 1, because noise is taken off and nothing is cut.
-- **Each segment** that a query breaks down by has a column of its name before `value`, with the segment's value as text. If the
-  name is that of another column, it begins with `segment_`.
+- **One row is one estimate**: for one metric and one value, and for the segment and time that the query asks for.
+- **Each estimate comes with** its interval (`low`, `high`, at the confidence `level`), its `unit`, and the number of reports
+  behind it (`n`).
+- **A row without an estimate** says why in `reason`, and its columns of numbers are empty. An empty column is an empty cell in a
+  CSV, and null in the other forms.
+- **A share is a number**: 0.25 is 25%. It may be below 0 or above 1, because noise is subtracted and nothing is cut.
+- **Each segment** in the query's dimensions has a column before `value`, with the segment's value as text. The column has the
+  name of the segment. If another column has this name, the column's name begins with `segment_`.
 
 | column | type | what it says | there with |
 |---|---|---|---|
 """
 _TYPES_OF_COLUMNS = """
-[Read an estimate](../explanation/estimates.md) says what the two intervals are for. In a CSV a date is written `2026-11-28`, a
-time `2026-11-28T00:00:00Z`, and a boolean `true` or `false`. Numbers have a point. The [files of pages](http/pages.md) give
-their columns the same names.
+[Read an estimate](../explanation/estimates.md) says when to use which of the two intervals. In a CSV a date is written
+`2026-11-28`, a time `2026-11-28T00:00:00Z`, and a boolean `true` or `false`. Numbers have a point. The
+[files of pages](http/pages.md) give their columns the same names.
 """
 
 

@@ -33,7 +33,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "attack": CommandInfo(
-        "guess the answers of people from what is known, in a simulation",
+        "simulate an attacker who guesses people's answers",
         "aggregator",
         (
             "deniable attack averaging",
@@ -43,7 +43,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "audit": CommandInfo(
-        "bound the epsilon of any randomizer from below, by calling it",
+        "find a lower bound for the epsilon of any randomizer",
         "aggregator",
         ("deniable audit app:randomize --epsilon 1", "deniable audit app:randomize --epsilon 1 --inputs dark,light --calls 1e6"),
     ),
@@ -69,7 +69,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ("deniable conformance node adapter.js", "deniable conformance --level 1 -- ./adapter --quiet"),
     ),
     "dead-letters": CommandInfo(
-        "list batches that could not be counted, and count them again",
+        "list batches that could not be counted, and try again",
         "aggregator",
         (
             f"deniable dead-letters list {_STORE}",
@@ -79,7 +79,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "demo": CommandInfo(
-        "send answers of real people through the service, and compare",
+        "run real devices and processes, and compare with the truth",
         "demo",
         ("deniable demo", "deniable demo --relay", "deniable demo --input people.csv --column browser --devices 5000 --keep"),
     ),
@@ -94,7 +94,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ("deniable doctor --settings", "deniable doctor", "deniable doctor --data data"),
     ),
     "erase": CommandInfo(
-        "delete all data of a metric or an app, for good",
+        "delete all data of a metric or an app from the store",
         "aggregator",
         (
             f"deniable erase {_STORE} --metric ui.theme",
@@ -128,7 +128,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "plan": CommandInfo(
-        "say what a number of users would show, or how many you need",
+        "say what a number of users shows, or how many you need",
         "aggregator",
         (
             "deniable plan metrics.toml --users 1e5",
@@ -147,7 +147,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "publish": CommandInfo(
-        "publish the counts that are ready to be published",
+        "publish counted reports that are due",
         "aggregator",
         (f"deniable publish {_STORE} --registry metrics.toml",),
     ),
@@ -174,7 +174,7 @@ CATALOGUE: dict[str, CommandInfo] = {
         ),
     ),
     "relay": CommandInfo(
-        "mix sealed reports for the server of another organisation",
+        "mix sealed reports for another organisation's server",
         "relayserver",
         (
             "deniable relay --registry metrics.toml --server https://telemetry.example.org --data /var/lib/relay",

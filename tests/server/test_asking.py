@@ -223,7 +223,7 @@ def sent_by(ask_, query):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(requests.Session, "request", send_)
-        with pytest.raises(QueryError, match="cannot be reached|names no metric"):
+        with pytest.raises(QueryError, match=r"cannot be reached|names no metric"):
             ask_(query)
     return sent
 
@@ -612,7 +612,11 @@ def test_the_command_adds_a_trend(url, command):
 def test_a_time_of_which_nothing_is_published_has_no_empty_table(url, command):
     """The answer is why."""
     status, out, _ = command(url, "theme", "--range", "2020-01", "--value", "dark")
-    assert status == 0
+    assert status == 2
+    for form in ("--json", "--csv"):
+        assert command(url, "theme", "--range", "2020-01", form)[0] == 2
+    assert command(url, "theme", "--where", "platform=(other)")[0] == 2
+    assert command(url, "theme", "--where", "platform=linux", "--csv")[0] == 0
     assert re.fullmatch(r"nothing of theme is published in this range, but from .+ to \S+\n", out)
 
 
@@ -801,6 +805,12 @@ def test_the_command_takes_a_level(url, command):
         in command(url, "theme", "--level", "90")[2]
     )
     assert "this is 99.9; did you mean 0.999?" in command(url, "theme", "--level", "99.9")[2]
+
+
+def test_last_days_below_zero_say_what_is_needed(url, command, capsys):
+    with pytest.raises(SystemExit):
+        command(url, "theme", "--last", "-4w")
+    assert "--last needs a value behind it, DAYS, which does not begin with -: the last days or weeks" in capsys.readouterr().err
 
 
 def test_the_command_says_what_is_missing(url, command):

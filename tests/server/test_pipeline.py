@@ -66,6 +66,21 @@ def test_the_pipeline_tells_what_waits(served):
     assert (body["backlog"], body["dead_letters"], body["workers"]) == (1, 1, 0)
 
 
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ({}, "send the header Authorization: Bearer, a space and the app's read key"),
+        ({"Authorization": READ}, "'Bearer ' is missing: send the header Authorization: Bearer, a space and the key"),
+        ({"Authorization": f"Basic {READ}"}, "send the header Authorization: Bearer, a space and the app's read key"),
+    ],
+    ids=["none", "alone", "of another kind"],
+)
+def test_a_key_that_is_not_sent_is_asked_for(serve, header, words):
+    """The words never repeat it."""
+    client = serve(registry_toml(metric_toml("used", type="boolean"))).http
+    assert client.get("/api/v1/metrics", headers=header).get_json()["detail"] == words
+
+
 @pytest.mark.parametrize(("key", "code"), [(None, "missing_key"), ("pk_test_12345678", "unknown_key")])
 def test_the_pipeline_asks_for_a_read_key(served, key, code):
     """Even how much waits is for those who may read the estimates."""

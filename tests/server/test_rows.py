@@ -374,8 +374,7 @@ def test_what_cannot_be_answered_has_a_code(shop, serve, code, changes):
         ({"dimension": ["platform"]}, "; did you mean 'dimensions'?"),
         (
             {"filters": [{"platform": "linux"}]},
-            'filters is a list of filters, such as [["is", "platform", ["linux"]]] or [["is_not", "value", ["dark"]]]; this is '
-            '[{"platform": "linux"}]',
+            'or [["is_not", "value", ["dark"]]]; this is [{"platform": "linux"}]',
         ),
         ({"pagination": {"limit": "abc"}}, 'limit is a whole number from 1 to 100,000; this is "abc"'),
         ({"pagination": {"limits": 1}}, 'pagination is an object, such as {"limit": 1000, "offset": 0}; this is {"limits": 1}'),
@@ -386,6 +385,9 @@ def test_what_cannot_be_answered_has_a_code(shop, serve, code, changes):
             "compare_previous is with the time before a range: add between(...) or last(...), or the member date_range",
         ),
         ({"date_range": "90000d"}, "a range has 1 to 36,500 last days; this is '90000d'"),
+        ({"date_range": ["01.11.2026", "15.11.2026"]}, "'01.11.2026..15.11.2026' is no range: write 2026-11-01..2026-11-15"),
+        ({"date_range": "2026/11/1"}, "'2026/11/1' is no range: write 2026-11-01"),
+        ({"date_range": "31.02.2026"}, "'31.02.2026' is no range: write the last days or weeks"),
         ({"date_range": "6000w"}, "a range has 1 to 36,500 last days; this is '6000w'"),
         ({"date_range": "w"}, "'w' is no range: write the last days or weeks"),
         ({"date_range": "90dd"}, "'90dd' is no range: write the last days or weeks"),

@@ -10,6 +10,7 @@ from datetime import datetime
 import forgery
 import numpy as np
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable_aggregator.alarms import checks
 from deniable_aggregator.alarms.watcher import Watch
@@ -70,8 +71,8 @@ def test_the_pipeline_tells_what_waits(served):
     ("header", "words"),
     [
         ({}, "send the header Authorization: Bearer, a space and the app's read key"),
-        ({"Authorization": READ}, "'Bearer ' is missing: send the header Authorization: Bearer, a space and the key"),
-        ({"Authorization": f"Basic {READ}"}, "send the header Authorization: Bearer, a space and the app's read key"),
+        ({"Authorization": "rk_a_key_alone"}, "'Bearer ' is missing: send the header Authorization: Bearer, a space and the key"),
+        ({"Authorization": "Basic rk_a_key"}, "send the header Authorization: Bearer, a space and the app's read key"),
     ],
     ids=["none", "alone", "of another kind"],
 )

@@ -28,7 +28,7 @@ def fault(
     """Name the member that is wrong, what it is, and what was sent; or the near name of one that there is not."""
     if not isinstance(table, dict):
         first = members[0]
-        return f"{what} is an object with members, first {first}, which is {rules[first]}; this is {_shown(table)}"
+        return f"{what} is an object with members, first {first}, which is {rules[first]}; this is {_in_short(table)}"
     if unknown := next((each for each in table if each not in members), None):
         near = did_you_mean(unknown[:LONGEST_SHOWN], members)
         return f"{what} has no member {unknown[:LONGEST_SHOWN]!r}: its members are {', '.join(members)}{near}"
@@ -40,9 +40,9 @@ def fault(
     if below and below[0] in rules and isinstance(value, dict):  # of an object within
         name, value = below[0], value.get(below[0])
     near = meant_level(str(value)) if name == "level" else ""
-    return f"{name} is {rules[name]}; this is {_shown(value)}{near}"
+    return f"{name} is {rules[name]}; this is {_in_short(value)}{near}"
 
 
-def _shown(value: Any) -> str:
+def _in_short(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."

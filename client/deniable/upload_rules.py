@@ -61,7 +61,9 @@ def bearer(authorization: str, whose: str) -> str:
     kind, _, text = authorization.partition(" ")
     text = text.strip()
     if kind.lower() != "bearer" or not text:
-        raise Refused(401, "missing_key", f"the request carries the header Authorization: Bearer with {whose}")
+        if authorization and not text and kind.lower() != "bearer":  # a key alone; it is not repeated
+            raise Refused(401, "missing_key", "'Bearer ' is missing: send the header Authorization: Bearer, a space and the key")
+        raise Refused(401, "missing_key", f"send the header Authorization: Bearer, a space and {whose}")
     return text
 
 

@@ -9,10 +9,11 @@ from urllib.parse import quote
 
 from deniable_query.answer import Answer
 from deniable_query.calls import calls
+from deniable_query.clauses import check, range_of, segment_of
 from deniable_query.error import QueryError
 from deniable_query.metric import Metric
 from deniable_query.server import Server
-from deniable_query.words import answer_text, answer_texts, time_text
+from deniable_query.words import answer_text, answer_texts, time_text, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,6 +35,8 @@ _TRIES = 3
 @dataclass(frozen=True, slots=True)
 class Query:
     """A question about metrics. Each method returns a new one; `rows`, `frame` and `answer` ask it, `metrics` what there is.
+
+    A method applies the whole question, or raises `QueryError` and names the part that it cannot apply.
 
     Parameters
     ----------
@@ -69,6 +72,13 @@ class Query:
                 object.__setattr__(self, member, os.environ[name])
         if self.url is None or self.key is None:
             raise QueryError(0, "", "give Query both an address and a key, or neither: it then reads them from the environment")
+
+    if not TYPE_CHECKING:  # else a type checker would believe in every name
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what to write in place of a method that there is not."""
+            methods = [each for each, method in vars(type(self)).items() if callable(method)]
+            raise AttributeError(unknown(name, methods), name=name, obj=self)
 
     def metric(self, *names: str) -> Query:
         """Ask about metrics: their ids, or ``metric@version``."""
@@ -146,13 +156,14 @@ class Query:
         return self.answer().frame(library)
 
     def metrics(self) -> list[Metric]:
-        """Ask which metrics there are, and return all of them in the registry's order, whatever else the query asks about.
+        """Ask which metrics there are, and return all of them in the registry's order.
 
         Raises
         ------
         QueryError
-            If the server answers with a problem, or not at all.
+            If the query asks about anything, or if the server answers with a problem, or not at all.
         """
+        check("metrics", self._members)
         listed: list[Metric] = []
         after: str | None = ""
         with self._server() as server:
@@ -170,9 +181,10 @@ class Query:
         Raises
         ------
         QueryError
-            If the query filters otherwise, or if the server answers with a problem, or not at all.
+            If the query asks for anything else, or if the server answers with a problem, or not at all.
         """
-        return {name: each["leading"] for name, each in self._of_each("", "leading", self._reports()).items()}
+        reports = self._reports("leading")
+        return {name: each["leading"] for name, each in self._of_each("", "leading", reports).items()}
 
     def says(self) -> dict[str, list[str]]:
         """Ask of each metric named what its page says of the same range and segment: what it is, what changed, and the trend.
@@ -180,26 +192,26 @@ class Query:
         Raises
         ------
         QueryError
-            If the query filters by anything but one value of each segment, or if the server answers with a problem, or not at
-            all.
+            If the query asks for anything but a range, a level and one value of each segment, or if the server answers with a
+            problem, or not at all.
         """
-        now, course = self._of_each("", "says", self._reports()), self._of_each("/series", "says", self._reports())
+        reports = self._reports("says")
+        now, course = self._of_each("", "says", reports), self._of_each("/series", "says", reports)
         return {
             name: [each for each in (now[name]["says"], course[name]["says"], course[name]["trend_says"]) if each] for name in now
         }
 
-    def comparison(self, a: str, b: str, *, period: str | None = None, segment: str | None = None) -> dict[str, dict[str, Any]]:
-        """Ask of each metric named how two sides differ, with tests of all values together, whatever rows the query asks for.
+    def comparison(self, a: str, b: str) -> dict[str, dict[str, Any]]:
+        """Ask of each metric named how two sides differ, with tests of all values together.
+
+        `where` names the segments that both sides have in common. Of two segments, `between` names the one period that they
+        have in common.
 
         Parameters
         ----------
         a, b
             Two periods, such as ``"2026-W40"``; two longer times, such as ``"2026-10"`` or ``"2026-10-01..2026-10-31"``, of which
             whole periods count; or two segments, such as ``"platform=linux"``.
-        period
-            Of two segments the period that both have in common; None: all.
-        segment
-            Of two times the segment that both have in common; None: all reports.
 
         Returns
         -------
@@ -209,10 +221,16 @@ class Query:
         Raises
         ------
         QueryError
-            If the server answers with a problem, or not at all.
+            If the query asks for anything else, or if the server answers with a problem, or not at all.
         """
-        sides = {"a": a, "b": b, "period": period, "segment": segment}
-        return self._of_each("/compare", "differences", self._level() | {name: each for name, each in sides.items() if each})
+        of_segments = "=" in a or "=" in b
+        check("comparison of segments" if of_segments else "comparison of times", self._members)
+        segment, period = segment_of(self._members), range_of(self._members)
+        sides = {"a": f"{a},{segment}", "b": f"{b},{segment}"} if of_segments and segment else {"a": a, "b": b}
+        common = {"period": period} if of_segments else {"segment": segment}
+        return self._of_each(
+            "/compare", "differences", self._level() | sides | {name: each for name, each in common.items() if each}
+        )
 
     def experiment(self, segment: str | None = None, *, value: Value | None = None) -> dict[str, dict[str, Any]]:
         """Ask of each metric named how the arms of an experiment differ from its base, as reports came in.
@@ -235,6 +253,7 @@ class Query:
         QueryError
             If the server answers with a problem, or not at all.
         """
+        check("experiment", self._members)
         parameters = {"segment": segment, "value": None if value is None else answer_text(value)}
         return self._of_each("/experiment", "arms", self._level() | {name: each for name, each in parameters.items() if each})
 
@@ -246,6 +265,7 @@ class Query:
         QueryError
             If the server answers with a problem, or not at all.
         """
+        check("diagnosis", self._members)
         return self._of_each("/diagnosis", "conditions", {})
 
     def withheld(
@@ -275,6 +295,7 @@ class Query:
         QueryError
             If the server answers with a problem, or not at all; with the code ``budget_spent`` if too little is left.
         """
+        check("withheld", self._members)
         question = {"period": period, "cells": list(cells), "epsilon": epsilon, "figure": figure}
         with self._server() as server:
             return {
@@ -292,6 +313,7 @@ class Query:
         QueryError
             If the server answers with a problem, or not at all.
         """
+        check("budgets", self._members)
         with self._server() as server:
             return server.document("GET", "budgets", "months")
 
@@ -348,19 +370,10 @@ class Query:
             raise QueryError(0, "", "the query names no metric: add metric('ui.theme'), or several; metrics() lists them")
         return names
 
-    def _reports(self) -> dict[str, Any]:
-        """Write the level, the range and the segment as parameters of what is of one group of reports."""
-        range_, filters = self._members.get("date_range"), self._members.get("filters", ())
-        if other := next((name for op, name, words in filters if op != "is" or len(words) > 1 or name == "value"), None):
-            rule = "sentences are of all values, and of all reports or of one value of each segment"
-            what = "ask for them without the filter of 'value'" if other == "value" else f"name one {other}, or none"
-            raise QueryError(0, "", f"{rule}: {what}")
-        if by := next((each for each in self._members.get("dimensions", ()) if each not in ("time", "value")), None):
-            rule = "sentences are of all reports together, or of one value of each segment"
-            raise QueryError(0, "", f"{rule}: ask without by({by!r}), or once for each {by} with where({by}=...)")
-        segment = ",".join(f"{name}={words[0]}" for _, name, words in filters)
-        dates = range_ if range_ is None or isinstance(range_, str) else "..".join(range_)
-        parameters = {"date_range": dates, "segment": segment}
+    def _reports(self, method: str) -> dict[str, Any]:
+        """Write the level, the range and the segment as parameters of what a method says of one group of reports."""
+        check(method, self._members)
+        parameters = {"date_range": range_of(self._members), "segment": segment_of(self._members)}
         return self._level() | {name: each for name, each in parameters.items() if each}
 
     def _level(self) -> dict[str, Any]:

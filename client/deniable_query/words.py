@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, time
+from difflib import get_close_matches
 from numbers import Integral, Real
 
 from deniable_query.error import QueryError
+
+_FIGURE = re.compile(r"mean|geometric_mean|median|p\d\d?")
+_MEANT = {"filter": "where", "group_by": "by", "groupby": "by", "to_pandas": "frame", "to_csv": "csv", "range": "between"}
+
+
+def unknown(name: str, methods: Iterable[str]) -> str:
+    """Say what to write in place of a method that a query does not have."""
+    rule = f"a query has no method {name!r}"
+    if _FIGURE.fullmatch(name):
+        figure = "p50" if name == "median" else name
+        return f"{rule}: a figure of a number is asked for with where(value={figure!r}).rows()"
+    known = [each for each in methods if not each.startswith("_")]
+    near = _MEANT.get(name) or next(iter(get_close_matches(name, known, 1)), "")
+    return f"{rule}; did you mean {near}()?" if near else f"{rule}: its methods are {', '.join(sorted(known))}"
 
 
 def answer_text(value: object) -> str:

@@ -66,12 +66,12 @@ def test_cells_are_written_in_one_way(cell, canonical):
     ("cell", "words"),
     [
         ("arch=arm", "the metric has no segment 'arch': write one of platform, version"),
-        ("platform=beos", "segment platform = 'beos': write one of linux, macos"),
-        ("version=2.5", "segment version = '2.5': write one of 2.4, 2.4.0, 2.4.1, 3.0, 2, 3"),
+        ("platform=beos", "segment platform has no value 'beos': write one of linux, macos"),
+        ("version=2.5", "segment version has no value '2.5': write one of 2.4, 2.4.0, 2.4.1, 3.0, 2, 3"),
         ("platform=linux,platform=macos", "the segment platform is named twice: write it once"),
         ("platform", "'platform' is no segment: write name=value, several joined by commas"),
         ("platform=linux,", "'' is no segment: write name=value, several joined by commas"),
-        ("platform= linux", "segment platform = ' linux': write one of linux, macos; did you mean 'linux'?"),
+        ("platform= linux", "segment platform has no value ' linux': write one of linux, macos; did you mean 'linux'?"),
     ],
 )
 def test_what_is_no_cell(cell, words):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import pickle
 import re
 import socket
 import sys
@@ -17,6 +18,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import requests
 from registries import metric_toml, registry_toml
 from werkzeug.serving import make_server
 
@@ -110,8 +112,8 @@ def test_pages_are_put_together(url, monkeypatch):
 
 
 def test_all_metrics_are_listed(url, filled, monkeypatch):  # noqa: F811
-    """The list is the server's, over all of its pages, with the members that the type says; a filter has no effect on it."""
-    listed = Query(url, READ).metric("theme").last(1).metrics()
+    """The list is the server's, over all of its pages, with the members that the type says."""
+    listed = Query(url, READ).metrics()
     assert listed == filled.get("/api/v1/metrics").get_json()["metrics"]
     assert [each["id"] for each in listed] == ["theme", "update", "wait", "tools", "url"]
     assert {name for each in listed for name in each} == set(Metric.__annotations__) == set(Listed.__struct_fields__)
@@ -156,6 +158,110 @@ def test_a_frame_has_the_types_of_its_columns(url):
     assert (polars.schema["time"], polars.schema["from"]) == (pl.Datetime("us", "UTC"), pl.Date())
     assert polars["estimate"].to_list() == [row["estimate"] for row in rows]
     assert polars["closed"].to_list() == [row["closed"] for row in rows]
+
+
+CLAUSES = {
+    "metric": lambda query: query.metric("wait"),
+    "by": lambda query: query.by("time"),
+    "between": lambda query: query.between(day(6)),
+    "last": lambda query: query.last(14),
+    "where": lambda query: query.where(platform="linux"),
+    "where of several": lambda query: query.where(platform=["linux", "macos"]),
+    "where of a value": lambda query: query.where(value="dark"),
+    "where_not": lambda query: query.where_not(platform="linux"),
+    "compare": lambda query: query.compare("platform", base="linux"),
+    "compare_previous": lambda query: query.compare_previous(),
+    "pool": lambda query: query.pool(),
+    "trend": lambda query: query.trend(),
+    "level": lambda query: query.level(0.9),
+    "respondents": lambda query: query.respondents(),
+    "consistent": lambda query: query.consistent(),
+}
+APPLIED = {
+    "says": (lambda query: query.says(), {"metric", "between", "last", "where", "level"}),
+    "leading": (lambda query: query.leading(), {"metric", "between", "last", "where", "level"}),
+    "comparison of times": (lambda query: query.comparison(day(6), day(5)), {"metric", "where", "level"}),
+    "comparison of segments": (
+        lambda query: query.comparison("platform=linux", "platform=macos"),
+        {"metric", "between", "where", "level"},
+    ),
+    "experiment": (lambda query: query.experiment(), {"metric", "level"}),
+    "diagnosis": (lambda query: query.diagnosis(), {"metric"}),
+    "withheld": (lambda query: query.withheld(day(6), "platform=beos", epsilon=1), {"metric"}),
+    "metrics": (lambda query: query.metrics(), set()),
+    "budgets": (lambda query: query.budgets(), set()),
+    **{name: (lambda query, name=name: getattr(query, name)(), set(CLAUSES)) for name in ("rows", "frame", "answer", "csv")},
+}
+
+
+@pytest.mark.parametrize("clause", CLAUSES)
+@pytest.mark.parametrize("method", APPLIED)
+def test_a_method_applies_a_clause_or_names_it(method, clause):
+    """None is ignored: what is sent differs from what is sent without it, or nothing is sent."""
+    ask_, applied = APPLIED[method]
+    bare = ["metric"] if method not in ("metrics", "budgets") and clause != "metric" else []
+    before = Query("http://127.0.0.1:9", READ)
+    for name in bare:
+        before = CLAUSES[name](before)
+    query = CLAUSES[clause](before)
+    if clause in applied:
+        sent = [sent_by(ask_, each) for each in (before, query)]
+        assert sent[1] not in ([], sent[0])
+    else:
+        call = repr(query).rpartition(").")[2]
+        with pytest.raises(QueryError, match=rf"^{method.split()[0]}\(\) .* it cannot apply .*{re.escape(call)}"):
+            ask_(query)
+
+
+def sent_by(ask_, query):
+    """Return what a method sends first."""
+    sent = []
+
+    def send_(_session, method, address, **options):
+        sent.append((method, address, options.get("params"), options.get("json")))
+        raise requests.ConnectionError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(requests.Session, "request", send_)
+        with pytest.raises(QueryError, match=r"cannot be reached|names no metric"):
+            ask_(query)
+    return sent
+
+
+def test_the_table_of_methods_is_whole():
+    """Each method that asks has its row, and each that gives a clause its column."""
+    methods = {name for name, each in vars(Query).items() if callable(each) and not name.startswith("_")}
+    assert methods == {name.split()[0] for name in (*APPLIED, *CLAUSES)}
+
+
+def test_both_sides_of_a_comparison_have_the_segment_of_the_query(url, filled):  # noqa: F811
+    """Of two times as the parameter, of two segments in each side."""
+    query = Query(url, READ).metric("theme").where(platform="linux").level(0.9)
+    address = f"/api/v1/metrics/theme/compare?a={day(6)}&b={day(5)}&segment=platform=linux&level=0.9"
+    assert query.comparison(day(6), day(5))["theme"] == filled.get(address).get_json()
+    sides = "platform=linux", "platform=macos"
+    address = f"/api/v1/metrics/theme/compare?a={sides[0]}&b={sides[1]}&period={day(6)}"
+    assert Query(url, READ).metric("theme").between(day(6)).comparison(*sides)["theme"] == filled.get(address).get_json()
+    ranged = Query(url, READ).metric("theme").between(day(6), day(5))
+    with pytest.raises(QueryError, match=r"comparison\(\) .* cannot apply between\(.*write between\('2026-W47'\)"):
+        ranged.comparison(*sides)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("mean", "a query has no method 'mean': a figure of a number is asked for with where(value='mean').rows()"),
+        ("median", "a query has no method 'median': a figure of a number is asked for with where(value='p50').rows()"),
+        ("wher", "a query has no method 'wher'; did you mean where()?"),
+        ("group_by", "a query has no method 'group_by'; did you mean by()?"),
+    ],
+)
+def test_a_method_that_there_is_not_has_a_near_one(name, words):
+    query = Query("http://127.0.0.1:9", READ)
+    with pytest.raises(AttributeError) as results:
+        getattr(query, name)
+    assert str(results.value) == words
+    assert pickle.loads(pickle.dumps(query)) == query
 
 
 def test_an_answer_without_estimates_says_why(url):
@@ -222,8 +328,8 @@ def test_an_address_with_a_path_is_told(url):
         (
             lambda query: query.by("time", "platform").leading(),
             (
-                "sentences are of all reports together, or of one value of each segment: ask without by('platform'), or once for "
-                "each platform with where(platform=...)"
+                "leading() is of all values, and of all reports or of one value of each segment, so it cannot apply "
+                "by('time', 'platform'): leave it out, or ask for rows()"
             ),
         ),
         (
@@ -232,7 +338,10 @@ def test_an_address_with_a_path_is_told(url):
         ),
         (
             lambda query: query.where(platform=["linux", "macos"]).says(),
-            "sentences are of all values, and of all reports or of one value of each segment: name one platform, or none",
+            (
+                "says() is of all values, and of all reports or of one value of each segment, so it cannot apply "
+                "where(platform=['linux', 'macos']): leave it out, or ask for rows()"
+            ),
         ),
         (
             lambda query: query.where("p50"),
@@ -347,7 +456,9 @@ def test_what_is_said_is_of_the_same_reports_as_the_rows(url, filled):  # noqa: 
     (period_,) = [each for each in filled.get(f"/api/v1/metrics/theme/series?{address}").get_json()["periods"] if each["n"]]
     assert (period_["period"], period_["n"]) == (day(6), row["n"])
     for filtered in (theme.where(value="dark"), theme.where(platform=["linux", "macos"]), theme.where_not(platform="linux")):
-        with pytest.raises(QueryError, match="sentences are of all values, and of all reports or of one value of each segment"):
+        with pytest.raises(
+            QueryError, match="is of all values, and of all reports or of one value of each segment, so it cannot apply where"
+        ):
             filtered.says()
 
 
@@ -501,7 +612,11 @@ def test_the_command_adds_a_trend(url, command):
 def test_a_time_of_which_nothing_is_published_has_no_empty_table(url, command):
     """The answer is why."""
     status, out, _ = command(url, "theme", "--range", "2020-01", "--value", "dark")
-    assert status == 0
+    assert status == 2
+    for form in ("--json", "--csv"):
+        assert command(url, "theme", "--range", "2020-01", form)[0] == 2
+    assert command(url, "theme", "--where", "platform=(other)")[0] == 2
+    assert command(url, "theme", "--where", "platform=linux", "--csv")[0] == 0
     assert re.fullmatch(r"nothing of theme is published in this range, but from .+ to \S+\n", out)
 
 
@@ -690,6 +805,12 @@ def test_the_command_takes_a_level(url, command):
         in command(url, "theme", "--level", "90")[2]
     )
     assert "this is 99.9; did you mean 0.999?" in command(url, "theme", "--level", "99.9")[2]
+
+
+def test_last_days_below_zero_say_what_is_needed(url, command, capsys):
+    with pytest.raises(SystemExit):
+        command(url, "theme", "--last", "-4w")
+    assert "--last needs a value behind it, DAYS, which does not begin with -: the last days or weeks" in capsys.readouterr().err
 
 
 def test_the_command_says_what_is_missing(url, command):

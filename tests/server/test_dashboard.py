@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import cached_property
+from html import unescape
 from html.parser import HTMLParser
 from io import StringIO
 from itertools import pairwise
@@ -854,6 +855,25 @@ def test_what_is_unknown_is_a_page(client, page):
     assert response.status_code == 404
     assert "Not Found" in response.get_data(as_text=True)
     assert 'href="/"' in response.get_data(as_text=True)
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/experiments/arm"])
+def test_an_address_without_a_page_is_a_page_for_browsers(client, path):
+    """With a way back and the headers of pages; programs, and everybody at the APIs, get a problem."""
+    browser = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+    response = client.get(path, headers=browser)
+    assert (response.status_code, response.mimetype) == (404, "text/html")
+    assert "There is no page at this address." in response.get_data(as_text=True)
+    assert 'href="/"' in response.get_data(as_text=True)
+    assert "default-src 'none'" in response.headers["Content-Security-Policy"]
+    assert client.get(path, headers=browser | {"Host": "elsewhere.example"}).status_code == 421
+    for other in (client.get(path), client.get(f"/api/v1{path}", headers=browser), client.get(f"/v1{path}", headers=browser)):
+        assert (other.status_code, other.get_json()["code"]) == (404, "not_found")
+
+
+def test_a_comparison_names_the_value_that_there_is_not(client):
+    html = unescape(client.get("/m/ui.choice/compare?a=platform=linux&b=platform=xx").get_data(as_text=True))
+    assert "platform has no value 'xx': write one of linux" in html
 
 
 @pytest.mark.parametrize("page", ["/", "/m/ui.choice"])

@@ -10,6 +10,7 @@ from datetime import datetime
 import forgery
 import numpy as np
 import pytest
+from registries import metric_toml, registry_toml
 
 from deniable_aggregator.alarms import checks
 from deniable_aggregator.alarms.watcher import Watch
@@ -64,6 +65,21 @@ def test_the_pipeline_tells_what_waits(served):
     served.store._client.xadd(served.store.partitions[0].dead, {"reason": "-"})
     body = served.get("/api/v1/pipeline").get_json()
     assert (body["backlog"], body["dead_letters"], body["workers"]) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ({}, "send the header Authorization: Bearer, a space and the app's read key"),
+        ({"Authorization": "rk_a_key_alone"}, "'Bearer ' is missing: send the header Authorization: Bearer, a space and the key"),
+        ({"Authorization": "Basic rk_a_key"}, "send the header Authorization: Bearer, a space and the app's read key"),
+    ],
+    ids=["none", "alone", "of another kind"],
+)
+def test_a_key_that_is_not_sent_is_asked_for(serve, header, words):
+    """The words never repeat it."""
+    client = serve(registry_toml(metric_toml("used", type="boolean"))).http
+    assert client.get("/api/v1/metrics", headers=header).get_json()["detail"] == words
 
 
 @pytest.mark.parametrize(("key", "code"), [(None, "missing_key"), ("pk_test_12345678", "unknown_key")])

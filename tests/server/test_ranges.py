@@ -128,9 +128,9 @@ def test_a_range_is_of_the_whole_page(client):
 
 def snippets(html):
     """Return the address that a page has curl ask, and the query that it has Python ask."""
-    python, shell = (unescape(each) for each in re.findall(r"<pre[^>]*><code>(.*?)</code></pre>", html, re.DOTALL))
+    python, _, shell = (unescape(each) for each in re.findall(r"<pre[^>]*><code>(.*?)</code></pre>", html, re.DOTALL))
     names = {}
-    exec(python.replace("    .frame()\n", "").replace("frame = ", "query = "), names)
+    exec(python.replace("    .rows()\n", "").replace("rows = ", "query = "), names)
     return re.search(r'"http://localhost(/api/v1/query\?[^"]*)"$', shell)[1], names["query"]
 
 
@@ -139,8 +139,11 @@ def test_a_query_to_copy_has_the_segment_and_the_level(client):
     segment = "platform=linux"
     html = page(client, f"/m/used?segment={segment}&level=0.9")
     (link,) = re.findall(r'href="([^"]+)">The same as a query', html)
-    shell, python = snippets(page(client, unescape(link)))
+    as_query = page(client, unescape(link))
+    shell, python = snippets(as_query)
     assert python == Query("http://localhost", "rk_...").metric("used").where(platform="linux").level(0.9)
+    command = re.findall(r"^deniable query .*?(?=</code>)", as_query, re.MULTILINE)
+    assert command == ["deniable query used --where platform=linux --level 0.9"]
     query = client.get(shell, headers=HEAD).get_json()["query"]
     assert (query["filters"], query["level"]) == ([["is", "platform", ["linux"]]], 0.9)
 
@@ -191,6 +194,15 @@ def test_a_range_is_logged(client):
         page(client, f"{path}?range={DAYS[3]}..{DAYS[9]}")
         entry = shop.audit.last()
         assert entry.details["period"] == f"{DAYS[3]}/{DAYS[9]}"
+
+
+def test_a_file_of_nothing_says_why(client):
+    """One line with the reason, and no figures."""
+    (row,) = csv.DictReader(StringIO(page(client, "/m/used/values.csv?range=2001-01")))
+    assert {name for name, cell in row.items() if cell} == {"metric", "version", "level", "mechanism", "n", "reason"}
+    assert row["n"] == "0"
+    assert "published" in row["reason"]
+    assert {each["reason"] for each in csv.DictReader(StringIO(page(client, "/m/used/values.csv")))} == {""}
 
 
 def test_relative_dates_are_named(client):

@@ -330,7 +330,7 @@ def test_what_cannot_be_answered_has_a_code(shop, serve, code, changes):
     ("changes", "words"),
     [
         ({"level": 95}, "level is a confidence between 0.5 and 0.999999; this is 95; did you mean 0.95?"),
-        ({"level": "99%"}, "this is 99%; did you mean 0.99?"),
+        ({"level": "99%"}, 'this is "99%"; did you mean 0.99?'),
         ({"date_range": "0d"}, "a range has 1 to 36,500 last days; this is '0d'"),
         (
             {"date_range": "2026-W00"},
@@ -365,15 +365,29 @@ def test_what_cannot_be_answered_has_a_code(shop, serve, code, changes):
         ({"filters": [["is", "period", ["2026-W47"]]]}, "no filter is of period: days are chosen by date_range, in Python by"),
         ({"dimensions": ["period"]}, "theme has no dimension 'period': its dimensions are time, value, platform, and"),
         ({"metrics": ["wait"], "filters": [["is", "value", ["median"]]]}, "; median is written 'p50'"),
-        ({"level": "high"}, "level is a confidence between 0.5 and 0.999999; this is high"),
-        ({"metrics": None}, "a query is about 1 to 10 metrics: add metric(...), or the member metrics"),
-        ({"metrics": []}, "a query is about 1 to 10 metrics: add metric(...), or the member metrics"),
-        ({"metrics": ["theme"] * 11}, "or the member metrics; this is ['theme', 'theme', 'theme'"),
+        ({"level": "high"}, 'level is a confidence between 0.5 and 0.999999; this is "high"'),
+        ({"metrics": None}, 'metrics is missing: it is a list of 1 to 10 ids, such as ["ui.theme"]'),
+        ({"metrics": []}, 'metrics is a list of 1 to 10 ids, such as ["ui.theme"]; this is []'),
+        ({"metrics": ["theme"] * 11}, 'such as ["ui.theme"]; this is ["theme", "theme"'),
+        ({"metrics": "theme"}, 'metrics is a list of 1 to 10 ids, such as ["ui.theme"]; this is "theme"'),
+        ({"dimension": ["platform"]}, "a query has no member 'dimension': its members are metrics, date_range, dimensions"),
+        ({"dimension": ["platform"]}, "; did you mean 'dimensions'?"),
+        (
+            {"filters": [{"platform": "linux"}]},
+            'or [["is_not", "value", ["dark"]]]; this is [{"platform": "linux"}]',
+        ),
+        ({"pagination": {"limit": "abc"}}, 'limit is a whole number from 1 to 100,000; this is "abc"'),
+        ({"pagination": {"limits": 1}}, 'pagination is an object, such as {"limit": 1000, "offset": 0}; this is {"limits": 1}'),
+        ({"compare": {"dimension": 1}}, 'compare is an object, such as {"dimension": "platform", "base": "linux"}'),
+        ({"x` - at `$.compare.y": 1}, "a query has no member 'x` - at `$.compare.y': its members are metrics"),
         (
             {"compare": {"date_range": "previous"}},
             "compare_previous is with the time before a range: add between(...) or last(...), or the member date_range",
         ),
         ({"date_range": "90000d"}, "a range has 1 to 36,500 last days; this is '90000d'"),
+        ({"date_range": ["01.11.2026", "15.11.2026"]}, "'01.11.2026..15.11.2026' is no range: write 2026-11-01..2026-11-15"),
+        ({"date_range": "2026/11/1"}, "'2026/11/1' is no range: write 2026-11-01"),
+        ({"date_range": "31.02.2026"}, "'31.02.2026' is no range: write the last days or weeks"),
         ({"date_range": "6000w"}, "a range has 1 to 36,500 last days; this is '6000w'"),
         ({"date_range": "w"}, "'w' is no range: write the last days or weeks"),
         ({"date_range": "90dd"}, "'90dd' is no range: write the last days or weeks"),
@@ -842,7 +856,7 @@ def test_what_has_no_answer_says_why(filled):
     assert yet.startswith("nothing of update is published yet: 50 reports are needed, and the next release is due ")
     assert reasons(metrics=["theme"]) == {None}
     by_platform = {row["platform"]: row["reason"] for row in rows(filled, metrics=["theme"], dimensions=["platform"])}
-    assert by_platform["linux"] is None
+    assert by_platform["linux"] == "no estimate is asked for, only the number of reports: add value to dimensions"
     assert by_platform["beos"].startswith("this segment is withheld: what is published rests on 50 reports (min_reports), and")
     assert "POST /api/v1/metrics/theme/withheld" in by_platform["beos"]
     assert "(other)" not in by_platform  # nobody is known to have sent an undeclared value

@@ -75,7 +75,8 @@ class Breakdown:
                 raise ParameterError(f"the segment {name} is named twice: write it once")
             if word not in self._lineages[name]:
                 near = did_you_mean(word, self.words_of(name))
-                raise ParameterError(f"segment {name}: write one of {', '.join(self.words_of(name))}{near}", word)
+                known = f"write one of {', '.join(self.words_of(name))}{near}"
+                raise ParameterError(f"segment {name} has no value {word[:40]!r}: {known}")
             chosen[name] = word
         return tuple(chosen.get(name) for name in self.values)
 

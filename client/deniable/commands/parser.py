@@ -17,6 +17,7 @@ REGISTRY = "metrics.toml"
 
 _CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 _TYPE = re.compile(r"invalid (int|float) value: (.*)", re.DOTALL)
+_VALUE = re.compile(r"argument (\S+): expected one argument")
 _NEEDED = {"int": "a whole number is needed, in digits such as 1000", "float": "a number is needed, such as 0.95"}
 
 
@@ -90,6 +91,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End with status 2. Say what a mistyped word may have meant, and that a number is needed."""
         message = _TYPE.sub(lambda match: f"{_NEEDED[match[1]]}, not {match[2]}", message)
+        message = _VALUE.sub(self._needed, message)
         choice = _CHOICE.search(message)
         if choice:
             meant = self._meant(choice[1], re.findall(r"[^\s',]+", choice[2]))
@@ -97,6 +99,12 @@ class Parser(argparse.ArgumentParser):
         elif self._actions_below and "required" in message:
             message = f"{message}, one of {', '.join(self._actions_below)}"
         super().error(message)
+
+    def _needed(self, match: re.Match[str]) -> str:
+        """Say what an option needs. A word that begins with - is taken for another option."""
+        action = self._option_string_actions[match[1].rpartition("/")[2]]
+        about = f": {action.help}" if action.help else ""
+        return f"{match[1]} needs a value behind it, {action.metavar or 'one'}, which does not begin with -{about}"
 
     def _meant(self, word: str, choices: Sequence[str]) -> str:
         """Return what a mistyped word may have meant: an option, an action of a command, or what is spelt alike."""

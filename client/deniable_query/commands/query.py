@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import sys
 from datetime import UTC, datetime
+from io import StringIO
 from typing import TYPE_CHECKING
 
 from deniable_query import VARIABLES, Query, QueryError, table
@@ -32,7 +34,7 @@ _SEVERAL = 2  # values, whose intervals may hold together
 
 def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
     """``deniable query [METRIC]``: the metrics of an app, or the estimates of one with their intervals and differences."""
-    # Exit status: 0 with an answer; 2 without one.
+    # Exit status: 0 with an answer; 2 without one, also where nothing is published of what is asked.
     address, key = VARIABLES
     parser.description = f"{address} has the address of the server, and {key} a read key of the app."
     about = "its id, such as ui.theme, or ui.theme@1 for one version (default: list all metrics)"
@@ -68,7 +70,9 @@ def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
             if arguments.metric is None:
                 _list(arguments)
             else:
-                print(_answered(arguments), end="")
+                text, is_answered = _answered(arguments)
+                print(text, end="")
+                return 0 if is_answered else _REFUSED
         except QueryError as problem:
             print(f"deniable query: {_in_words_of(arguments, problem)}", file=sys.stderr)
             return _REFUSED
@@ -111,10 +115,10 @@ def _in_words_of(arguments: argparse.Namespace, problem: QueryError) -> str:
     return f"{'--last' if arguments.last else '--range'}: {problem}" if problem.code == "date_range" else str(problem)
 
 
-def _answered(arguments: argparse.Namespace) -> str:
-    """Ask, and write the answer."""
+def _answered(arguments: argparse.Namespace) -> tuple[str, bool]:
+    """Ask, and write the answer; return as well whether it is of any reports."""
     if arguments.withheld or arguments.epsilon is not None or arguments.figure:
-        return _withheld(arguments)
+        return _withheld(arguments), True
     _check(arguments)
     values = [each.partition("=")[2] for each in arguments.where if each.startswith(_OF_VALUE)]
     arguments.value = [*arguments.value, *values]
@@ -128,10 +132,12 @@ def _answered(arguments: argparse.Namespace) -> str:
     elif arguments.compare:
         rows = rows.compare(*_pair("--compare", arguments.compare, f"{_PREVIOUS}, or a segment with its base"))
     if arguments.csv:
-        return rows.csv().replace("\r\n", "\n")  # printing writes the line ends of the system
+        text = rows.csv().replace("\r\n", "\n")  # printing writes the line ends of the system
+        return text, any(row["n"] not in ("", "0") for row in csv.DictReader(StringIO(text)))
     answer = rows.answer()
+    is_answered = any(row["n"] for row in answer.rows)
     if arguments.json:
-        return f"{json.dumps(answer.rows, indent=2, ensure_ascii=False)}\n"
+        return f"{json.dumps(answer.rows, indent=2, ensure_ascii=False)}\n", is_answered
     remarks = table.remarks_of(answer)
     if arguments.compare:
         lines = _experiment(arguments, answer) + _about_differences(answer)
@@ -142,7 +148,7 @@ def _answered(arguments: argparse.Namespace) -> str:
         remarks += _about_intervals(answer)
     cells = table.lines(answer) if any(row["n"] is not None for row in answer.rows) else []
     parts = (lines, _range(answer, arguments.last), cells, remarks)
-    return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part)
+    return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part), is_answered
 
 
 def _check(arguments: argparse.Namespace) -> None:

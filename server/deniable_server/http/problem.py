@@ -17,8 +17,6 @@ from deniable_server.http import trace
 from deniable_server.http.visit import visit
 
 if TYPE_CHECKING:
-    from werkzeug.exceptions import NotFound
-
     from deniable_aggregator.store.outage import Outage
 
 RETRY_SECONDS = 5
@@ -73,6 +71,23 @@ def log_failure(error: Exception) -> None:
     current_app.logger.error("%s in %s: %s", type(error).__name__, route, logs.places(error.__traceback__))
 
 
+def of_http(error: HTTPException, serves: str) -> Response:
+    """Write an error of HTTP as a problem."""
+    status = error.code or 500
+    if status == HTTPStatus.NOT_FOUND and serves == "query" and request.path in (addresses.REPORTS, addresses.REGISTRY):
+        detail = "this server answers queries only; send uploads to the one with DENIABLE_SERVES=ingest"
+        return written(Problem(503, "serves_query", detail, retry_after=ROUTE_SECONDS))  # devices keep their reports
+    code, detail = _CODES.get(status, (f"http_{status}", HTTPStatus(status).phrase))
+    if status == HTTPStatus.NOT_FOUND and serves == "ingest":
+        code = "serves_ingest"
+        detail = f"{detail}; this server takes uploads only: ask the one with DENIABLE_SERVES=query"
+    answer = written(Problem(status, code, detail))
+    for name, value in error.get_headers():
+        if name == "Allow":  # with 405; its other headers describe werkzeug's page, which is not sent
+            answer.headers[name] = value
+    return answer
+
+
 def register(
     app: Flask,  # the server
     outage: Outage,  # says why the store cannot be used
@@ -86,20 +101,8 @@ def register(
         return written(refused(refusal))
 
     @app.errorhandler(HTTPException)
-    def on_http(error: NotFound) -> Response:
-        status = error.code or 500
-        if status == HTTPStatus.NOT_FOUND and serves == "query" and request.path in (addresses.REPORTS, addresses.REGISTRY):
-            detail = "this server answers queries only; send uploads to the one with DENIABLE_SERVES=ingest"
-            return written(Problem(503, "serves_query", detail, retry_after=ROUTE_SECONDS))  # devices keep their reports
-        code, detail = _CODES.get(status, (f"http_{status}", HTTPStatus(status).phrase))
-        if status == HTTPStatus.NOT_FOUND and serves == "ingest":
-            code = "serves_ingest"
-            detail = f"{detail}; this server takes uploads only: ask the one with DENIABLE_SERVES=query"
-        answer = written(Problem(status, code, detail))
-        for name, value in error.get_headers():
-            if name == "Allow":  # with 405; its other headers describe werkzeug's page, which is not sent
-                answer.headers[name] = value
-        return answer
+    def on_http(error: HTTPException) -> Response:
+        return of_http(error, serves)
 
     @app.errorhandler(StoreError)
     def on_store(error: StoreError) -> Response:

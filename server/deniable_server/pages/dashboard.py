@@ -105,7 +105,7 @@ def metric(id_: str) -> BaseResponse:
 
 @blueprint.get("/m/<id_>/query")
 def query(id_: str) -> Response:
-    """Write what the page of a metric shows as a query, for a shell and for Python."""
+    """Write what the page of a metric shows as a query: for Python, the command and curl."""
     app = visitor.app_shown()
     only_parameters("range", "period", "segment", "value", "level", "app")
     data = MetricData.of_request(app, id_)
@@ -115,6 +115,7 @@ def query(id_: str) -> Response:
         metric=data.name,
         back_to=url_for(".metric", id_=id_, **visitor.remembered() | data.question),
         python=query_page.of_python(data),
+        command=query_page.of_command(data),
         shell=query_page.of_shell(data),
     )
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Columns are called as in the rows of a query.
 _INTERVALS = ("low", "high", "low_all", "high_all")
-_VALUES = ("value", "n", "estimate", "unit", "stderr", *_INTERVALS, "count", "consistent", "lowered_by", "detected")
+_VALUES = ("value", "n", "estimate", "unit", "stderr", *_INTERVALS, "count", "consistent", "lowered_by", "detected", "reason")
 _PERIODS = ("period", "state", "closed", "n", "value", "estimate", "unit", *_INTERVALS)
 _CHANGES = ("changed_value", "since", "last", "difference", "diff_low_all", "diff_high_all", "p_holm")
 _TRENDS = ("trend_value", "trend_since", "trend_last", "trend", "trend_low_all", "trend_high_all", "trend_p_holm")
@@ -85,6 +85,8 @@ def of_values(measured: Measurement) -> str:
     alike = (measured.id, measured.version, measured.segment or "", *_days(measured.days), measured.level)
     values = (_value(row, measured.lowered_by) for row in measured.estimates)
     lines: Figures = values if measured.number is None else _figures(measured.number, measured.n)
+    if not measured.n:  # one line says why
+        lines = iter([("", 0, *("",) * (len(_VALUES) - 3), measured.reason or "")])
     return _file((*_ALIKE, "mechanism", *_VALUES), ((*alike, measured.mechanism, *line) for line in lines))
 
 
@@ -178,7 +180,7 @@ def _days(days: Days | None) -> tuple[str, str]:
 
 def _value(row: ValueEstimate, lowered_by: float) -> tuple[Cell, ...]:
     shares = (row.frequency, unit_of("", is_share=True), row.stderr, *row.interval, *row.simultaneous, row.count, row.consistent)
-    return row.label, row.n, *shares, lowered_by, row.detected
+    return row.label, row.n, *shares, lowered_by, row.detected, ""
 
 
 def _figures(number: NumberEstimate, n: int) -> Figures:

@@ -18,7 +18,7 @@ from deniable_aggregator.process import logs
 from deniable_aggregator.store.errors import CommandForbidden, StoreError, unusable
 from deniable_server.agreement import Agreement
 from deniable_server.api.audit_trail import log_query
-from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure, refused, written
+from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure, of_http, refused, written
 from deniable_server.http.visit import visit
 from deniable_server.pages import visitor
 from deniable_server.pages.parts import theme
@@ -38,6 +38,7 @@ blueprint = Blueprint("dashboard", __name__)
 _POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+_OF_PROGRAMS = ("/api/", "/v1/")
 _SCRIPTED = ("index.html", "metric.html")  # they load static/pages.js
 
 
@@ -238,6 +239,16 @@ def _on_store(error: StoreError) -> Response:
 @blueprint.errorhandler(HTTPException)
 def _on_http(error: HTTPException) -> Response:
     return _failure(error.code or 500, "The server does not take this request.")
+
+
+@blueprint.app_errorhandler(404)
+def _on_no_address(error: HTTPException) -> Response:
+    """Show a browser a page; answer programs, and all requests to the APIs, with a problem."""
+    accepted = request.accept_mimetypes
+    if request.path.startswith(_OF_PROGRAMS) or accepted.quality("text/html") <= accepted.quality("application/json"):
+        return of_http(error, service().settings.serves)
+    # No blueprint has this address, so what it does for its pages is done here.
+    return _protect(_at_home() or _failure(HTTPStatus.NOT_FOUND, "There is no page at this address."))
 
 
 @blueprint.errorhandler(Exception)

@@ -1,8 +1,9 @@
-"""The page that writes what a metric's page shows as a query: for a shell, and for Python. No key is in it."""
+"""The page that writes what a metric's page shows as a query: for Python, the command and curl. No key is in it."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -28,6 +29,21 @@ def of_shell(data: MetricData) -> str:
     return f'curl -H "Authorization: Bearer {_KEY}" \\\n  "{address}"'
 
 
+def of_command(data: MetricData) -> str:
+    """Write the query for `deniable query`."""
+    query = data.query
+    words = ["deniable", "query", *query["metrics"]]
+    for _, name, values in query.get("filters", ()):
+        words += [
+            word for value in values for word in (("--value", value) if name == "value" else ("--where", f"{name}={value}"))
+        ]
+    if days := query.get("date_range"):
+        words += ["--range", date_range.JOINT.join(days)]
+    if level := query.get("level"):
+        words += ["--level", f"{level:g}"]
+    return f"export DENIABLE_URL={_server()} DENIABLE_READ_KEY={_KEY}\n{shlex.join(words)}"
+
+
 def of_python(data: MetricData) -> str:
     """Write the query for `deniable_query`."""
     query = data.query
@@ -38,8 +54,8 @@ def of_python(data: MetricData) -> str:
         steps.append(f".between({_listed(days)})")
     if level := query.get("level"):
         steps.append(f".level({level:g})")
-    call = "\n    ".join([f"Query({_listed([_server(), _KEY])})", *steps, ".frame()"])
-    return f"from deniable_query import Query\n\nframe = (\n    {call}\n)"
+    call = "\n    ".join([f"Query({_listed([_server(), _KEY])})", *steps, ".rows()"])
+    return f"from deniable_query import Query\n\nrows = (\n    {call}\n)"
 
 
 def _listed(texts: list[str]) -> str:

@@ -15,10 +15,21 @@ _MOST_METRICS, _MOST_DIMENSIONS = 10, 20
 LEVELS = (0.5, 0.999999)
 """The least and the greatest confidence."""
 RULES = {
-    "level": f"level is a confidence between {LEVELS[0]:g} and {LEVELS[1]}",
-    "metrics": f"a query is about 1 to {_MOST_METRICS} metrics: add metric(...), or the member metrics",
+    "metrics": f'a list of 1 to {_MOST_METRICS} ids, such as ["ui.theme"]',
+    "date_range": 'a range such as "30d" or "2026-W47", or a list of two, such as ["2026-10-01", "2026-11-20"]',
+    "dimensions": f'a list of at most {_MOST_DIMENSIONS} names, such as ["time", "value"]',
+    "filters": 'a list of filters, such as [["is", "platform", ["linux"]]] or [["is_not", "value", ["dark"]]]',
+    "compare": 'an object, such as {"dimension": "platform", "base": "linux"} or {"date_range": "previous"}',
+    "pool": "true or false",
+    "target": '"population" or "respondents"',
+    "view": '"raw" or "consistent"',
+    "level": f"a confidence between {LEVELS[0]:g} and {LEVELS[1]}",
+    "include": 'a list, such as ["trend"]',
+    "pagination": 'an object, such as {"limit": 1000, "offset": 0}',
+    "limit": f"a whole number from 1 to {MOST_ROWS:,}",
+    "offset": f"a whole number from 0 to {MOST_ROWS:,}",
 }
-"""What members of a query are, in words."""
+"""What each member of a query is, in words, and each of its pagination."""
 
 
 def meant_level(text: str) -> str:

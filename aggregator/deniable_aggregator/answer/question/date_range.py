@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, time, timedelta
+import re
+from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.registry import period
@@ -98,7 +99,9 @@ def read(text: tuple[str, ...] | str | None, now: datetime) -> DateRange:
         return DateRange(tomorrow - timedelta(days=days), tomorrow)
     moments = [_moment(end) for end in (ends[0], ends[-1])]
     if len(ends) > 2 or None in moments:  # noqa: PLR2004
-        raise UnknownRange(f"{written!r} is no range: {RULE}")
+        meant = [_iso(end) for end in ends]
+        instead = f"write {JOINT.join(filter(None, meant))}" if all(meant) else RULE
+        raise UnknownRange(f"{written!r} is no range: {instead}")
     (first, _), (_, end) = (moment for moment in moments if moment)
     if first >= end:
         raise UnknownRange(f"{ends[0][:_SHOWN]} is after {ends[-1][:_SHOWN]}: write the earlier one first")
@@ -125,6 +128,24 @@ def _last_days(text: str) -> int:
     if not 1 <= days * int(number[:6]) <= _MOST_DAYS:
         raise UnknownRange(f"a range has 1 to {_MOST_DAYS:,} last days; this is {text[:_SHOWN]!r}")
     return days * int(number[:6])
+
+
+_DAY_FIRST = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})")
+_YEAR_FIRST = re.compile(r"(\d{4})[./-](\d{1,2})[./-](\d{1,2})")
+
+
+def _iso(text: str) -> str:
+    """Write a day in the form of ISO 8601; empty if it is not known to be one. With / either number may be the month."""
+    if day_first := _DAY_FIRST.fullmatch(text.strip()):
+        year, month, day = reversed([int(each) for each in day_first.groups()])
+    elif year_first := _YEAR_FIRST.fullmatch(text.strip()):
+        year, month, day = (int(each) for each in year_first.groups())
+    else:
+        return ""
+    try:
+        return date(year, month, day).isoformat()
+    except ValueError:
+        return ""
 
 
 def _moment(text: str) -> tuple[datetime, datetime] | None:

@@ -72,7 +72,7 @@ def level_asked() -> float:
         level = 0.0
     least, most = LEVELS
     if not least <= level <= most:
-        raise Problem(400, "level", f"{RULES['level']}; this is {text[:LONGEST_SHOWN]}{meant_level(text)}")
+        raise Problem(400, "level", f"level is {RULES['level']}; this is {text[:LONGEST_SHOWN]}{meant_level(text)}")
     return level
 
 

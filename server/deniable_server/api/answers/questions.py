@@ -28,6 +28,7 @@ from deniable_aggregator.publish.strata import strata_by_period
 from deniable_aggregator.questions import central_noise, figures
 from deniable_aggregator.questions.budgets import BudgetSpent, PaidQuestion, Payer
 from deniable_aggregator.store.sums.tallies import total
+from deniable_server.api.answers import shape
 from deniable_server.api.answers.parameters import find_metric
 from deniable_server.api.audit_trail import log_query
 from deniable_server.api.auth import app_and_read_key
@@ -54,6 +55,12 @@ blueprint = Blueprint("analysts", __name__)
 
 _LEAST = Decimal("0.01")  # nats; less would be spent on answers that say nothing
 _LEVEL = 0.95
+_RULES = {
+    "period": 'a closed period of the metric, such as "2026-11-20"',
+    "cells": 'a list of withheld segments, such as ["platform=beos"]',
+    "epsilon": "a number of nats, such as 0.1",
+    "figure": " or ".join(f'"{name}"' for name in figures.NAMES),
+}
 _OR = " or "
 
 
@@ -181,13 +188,13 @@ def _body() -> Withheld:
     if request.mimetype != "application/json":
         raise Problem(415, "media_type", "a question's Content-Type is application/json")
     try:
-        return msgspec.json.decode(request.get_data(cache=False), type=Withheld)
-    except msgspec.ValidationError:
-        *members, figure = Withheld.__struct_fields__
-        rule = f"a question is an object with {', '.join(members)} and perhaps {figure}, each of its kind, and no more"
-        raise Problem(400, "question_shape", rule) from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        table = msgspec.json.decode(request.get_data(cache=False))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise Problem(400, "json", "the body is not valid JSON") from None
+    try:
+        return msgspec.convert(table, Withheld)
+    except msgspec.ValidationError as error:
+        raise Problem(400, "question_shape", shape.fault(table, str(error), "a question", _RULES, list(_RULES))) from None
 
 
 def _cost(app: App, payer: Payer, epsilon: float) -> int:

@@ -13,14 +13,15 @@ import msgspec
 from flask import Blueprint, Response, request
 from msgspec.structs import replace
 
-from deniable_aggregator.answer.model.query import MOST_ROWS, RULES, Page, Query, meant_level
+from deniable_aggregator.answer.model.query import MOST_ROWS, RULES, Page, Query
 from deniable_aggregator.answer.question import questions
 from deniable_aggregator.answer.question.cells import with_columns
 from deniable_aggregator.answer.select import Published, state_of
 from deniable_aggregator.answer.table import rows
 from deniable_aggregator.audit.entry import shortened
+from deniable_server.api.answers import shape
 from deniable_server.api.answers.export import FORMATS, JSON
-from deniable_server.api.answers.parameters import LONGEST_SHOWN, only_parameters, versions_asked
+from deniable_server.api.answers.parameters import only_parameters, versions_asked
 from deniable_server.api.audit_trail import log_query
 from deniable_server.api.auth import app_by_read_key
 from deniable_server.http.etag import answered
@@ -99,17 +100,7 @@ def _read(table: Any, *, strict: bool) -> Query:
     try:
         return with_columns(msgspec.convert(table, Query, strict=strict))
     except msgspec.ValidationError as error:
-        raise Problem(400, "query_shape", _broken(table, str(error))) from None
-
-
-def _broken(members: Any, error: str) -> str:
-    """Return the rule that a query breaks: in our words if the member has a rule, else in those of msgspec."""
-    for name, rule in RULES.items():
-        if f"`$.{name}" in error or error.endswith(f"required field `{name}`"):
-            value = members.get(name)
-            text = str(value)[:LONGEST_SHOWN]
-            return f"{rule}; this is {text}{meant_level(text) if name == 'level' else ''}" if value else rule
-    return f"a query has the documented members, each of its kind: {error}"
+        raise Problem(400, "query_shape", shape.fault(table, str(error), "a query", RULES, Query.__struct_fields__)) from None
 
 
 def _format() -> str:

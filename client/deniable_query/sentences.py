@@ -55,26 +55,24 @@ def differences(
 ) -> list[str]:
     """Say which differences of the rows are beyond chance, which way and by how much: the clearest first."""
     metrics = {each["id"]: each for each in answer.metrics}
-    # The share of no mirrors that of yes.
-    rows = [row for row in answer.rows if not (row["value"] == "no" and metrics[str(row["metric"])]["type"] == "boolean")]
-    tested = [row for row in rows if isinstance(row["p_holm"], float)]
+    tested = [row for row in answer.rows if isinstance(row.get("p_holm"), float)]
+    if {row["value"] for row in tested} == {"yes", "no"}:  # the share of no mirrors that of yes
+        tested = [row for row in tested if row["value"] == "yes"]
     if not tested:
         return []
-    found = sorted(
-        (row for row in tested if row["differs"]), key=lambda row: (row["p_holm"], -abs(float(row["difference"] or 0)))
-    )
-    if not found:
+    sure = sorted((row for row in tested if row["differs"]), key=lambda row: (row["p_holm"], -abs(float(row["difference"] or 0))))
+    if not sure:
         return [f"No difference beyond chance {f'from {base}' if '=' in base else 'from the time before'}."]
     names = [each["name"] for each in answer.columns]
     segment, _, value = base.partition("=")
     others = [name for name in names[names.index("to") + 1 : names.index("value")] if name != segment]
     others = [*(["period"] if answer.rows and "time" in answer.rows[0] else []), *others]
-    said = []
-    for row in found[:_MOST_DIFFERENT]:
+    words = []
+    for row in sure[:_MOST_DIFFERENT]:
         beside = f"with {segment} {row[segment]} than with {value}" if value else "than in the time before"
-        said.append(f"{_reports(row, others)}{_differs(row, metrics[str(row['metric'])], beside)}")
-    more = len(found) - _MOST_DIFFERENT
-    return [*said, f"{more} more {'differs' if more == 1 else 'differ'}."] if more > 0 else said
+        words.append(f"{_reports(row, others)}{_differs(row, metrics[str(row['metric'])], beside)}")
+    more = len(sure) - _MOST_DIFFERENT
+    return [*words, f"{more} more {'differs' if more == 1 else 'differ'}."] if more > 0 else words
 
 
 def _differs(row: Row, metric: dict[str, Any], beside: str) -> str:

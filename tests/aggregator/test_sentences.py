@@ -230,8 +230,8 @@ def test_what_is_said_of_changes(differs, ends, text):
         lines.append(Line("share", "abcde"[at], "abcde"[at], [], change, None))
     fields = dict.fromkeys(Series.__struct_fields__) | {"period_length": "month", "unit": "", "scale": "linear"}
     family = " This metric is tested alone; the list tests all metrics together, and may not find this."
-    said = change_in_words(Series(**(fields | {"lines": lines, "periods": []})))
-    assert said == f"{text}{family if any(differs) else ''}"
+    words = change_in_words(Series(**(fields | {"lines": lines, "periods": []})))
+    assert words == f"{text}{family if any(differs) else ''}"
 
 
 def test_a_column_has_one_number_of_digits():

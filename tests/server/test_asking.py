@@ -399,9 +399,9 @@ def test_an_experiment_is_asked_for(serve, command):
         # What differs comes first, and which way: as the columns LOW, ALL and HIGH, ALL have it.
         (row,) = (each for each in query.compare("arm", base="old").rows() if each["value"] == "yes" and each["differs"])
         size = figures.Measure(is_share=True).size((row["diff_low_all"], row["diff_high_all"]), is_rise=True)
-        found = f"“yes” is more frequent with arm new than with old, by {size}."
+        sentence = f"“yes” is more frequent with arm new than with old, by {size}."
         first, _, rule, *_ = command(address, "used", "--compare", "arm=old", "--level", "0.9")[1].splitlines()
-        assert first == found
+        assert first == sentence
         assert rule.startswith("A difference is beyond chance if its P, HOLM is at most 0.1. ")
         assert lines[()][0] == "No difference beyond chance from arm=old."  # at 95%
         answers = {value: json.loads(command(address, "used", *value, "--json")[1]) for value in (("--where", "value=yes"), ())}

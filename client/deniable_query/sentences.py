@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from deniable_query.table import figure
+from deniable_query import digits
+from deniable_query.table import figures
 
 if TYPE_CHECKING:
     from deniable_query.answer import Answer, Row
 
 _MOST = 4  # rows; of more the table says it better
+_MOST_DIFFERENT = 3  # differences that are said, the clearest first
 _JOINT = ".."
 _MEANS = {"mean": "The mean", "geometric_mean": "The geometric mean", "p50": "The median"}
 
@@ -32,7 +34,7 @@ def _reports(row: Row, segments: list[str]) -> str:
 
 def _sentence(row: Row, metric: dict[str, Any]) -> str:
     value, unit = str(row["value"]), str(row["unit"])
-    estimate, low, high = (figure(row[name], unit, row["low"], row["high"]) for name in ("estimate", "low", "high"))
+    estimate, low, high = figures(row["estimate"], row["low"], row["high"], unit=unit)
     interval = f"({100 * float(row['level'] or 0):g}% interval {low} to {high})"
     if unit != "share":
         start = f"{_MEANS[value]} is" if value in _MEANS else f"{int(value[1:])}% of answers are at most"
@@ -45,3 +47,59 @@ def _sentence(row: Row, metric: dict[str, Any]) -> str:
 def _range(text: str) -> str:
     above, _, at_most = text.partition(_JOINT)
     return " and ".join([*([f"above {above}"] if above else []), *([f"at most {at_most}"] if at_most else [])])
+
+
+def differences(
+    answer: Answer,
+    base: str,  # what rows are compared with: a segment such as `plan=free`; else the time before
+) -> list[str]:
+    """Say which differences of the rows are beyond chance, which way and by how much: the clearest first."""
+    metrics = {each["id"]: each for each in answer.metrics}
+    tested = [row for row in answer.rows if isinstance(row.get("p_holm"), float)]
+    if {row["value"] for row in tested} == {"yes", "no"}:  # the share of no mirrors that of yes
+        tested = [row for row in tested if row["value"] == "yes"]
+    if not tested:
+        return []
+    sure = sorted((row for row in tested if row["differs"]), key=lambda row: (row["p_holm"], -abs(float(row["difference"] or 0))))
+    if not sure:
+        return [f"No difference beyond chance {f'from {base}' if '=' in base else 'from the time before'}."]
+    names = [each["name"] for each in answer.columns]
+    segment, _, value = base.partition("=")
+    others = [name for name in names[names.index("to") + 1 : names.index("value")] if name != segment]
+    others = [*(["period"] if answer.rows and "time" in answer.rows[0] else []), *others]
+    words = []
+    for row in sure[:_MOST_DIFFERENT]:
+        beside = f"with {segment} {row[segment]} than with {value}" if value else "than in the time before"
+        words.append(f"{_reports(row, others)}{_differs(row, metrics[str(row['metric'])], beside)}")
+    more = len(sure) - _MOST_DIFFERENT
+    return [*words, f"{more} more {'differs' if more == 1 else 'differ'}."] if more > 0 else words
+
+
+def _differs(row: Row, metric: dict[str, Any], beside: str) -> str:
+    """Say of a row that differs which way, and by how much: between the ends of the interval of all differences at once."""
+    value, unit, of_share = str(row["value"]), str(row["unit"]), row["unit"] == "share"
+    is_ratio = not of_share and metric["scale"] == "log"
+    is_more = float(row["difference"] or 0) > (1 if is_ratio else 0)
+    if of_share:
+        subject = f"\u201c{value}\u201d is" if metric["unit"] == "share" else f"An answer {_range(value)} {metric['unit']} is"
+        verb = f"{'more' if is_more else 'less'} frequent"
+    else:
+        subject = f"{_MEANS[value]} is" if value in _MEANS else f"The {value[1:]}% quantile is"
+        verb = "higher" if is_more else "lower"
+    return f"{subject} {verb} {beside}, by {_size(row, unit, is_ratio=is_ratio, is_more=is_more)}."
+
+
+def _size(row: Row, unit: str, *, is_ratio: bool, is_more: bool) -> str:
+    """Write how large a difference is, without a sign; how large at most, if the least rounds to none."""
+    low, high = float(row["diff_low_all"] or 0), float(row["diff_high_all"] or 0)
+    if is_ratio:
+        low, high = (low, high) if is_more else (1 / high, 1 / low)
+        least, none = digits.of_ratio(low, (low, high)), 1.0
+    else:
+        factor = 100 if unit == "share" else 1
+        low, high = (factor * low, factor * high) if is_more else (-factor * high, -factor * low)
+        of_share = digits.of_share(digits.stderr((low, high)) / factor)
+        least, none = of_share if unit == "share" else max(digits.of_numbers([(low, (low, high))]), 0), 0.0
+    begin, end = digits.written_ends((low, high), least)
+    words = f"{begin} to {end}" if digits.outwards(low, least, up=False) > none else f"up to {end}"
+    return f"a factor of {words}" if is_ratio else f"{words} {'points' if unit == 'share' else unit}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from html import escape
 from itertools import takewhile
-from math import floor, log10
 from typing import TYPE_CHECKING, Any
+
+from deniable_query import digits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,11 +102,12 @@ def _table(answer: Answer) -> list[list[str]]:
         metric = metrics[str(row["metric"])]
         is_ratio = unit != "share" and metric["scale"] == "log"
         cells = [str(row.get(name) or "") for name in names]
-        figures = [_possible(row[name], *metric["range"]) if is_ratio else row[name] for name in _ESTIMATE]
-        cells += [figure(each, unit, figures[1], figures[2]) for each in figures]
-        cells += [_difference(row[name], unit, is_ratio=is_ratio) for name in (*differences, *trends)]
-        if differences:
-            cells.insert(len(cells) - len(trends), _number(row["p_holm"]))
+        estimate, *ends = (_possible(row[name], *metric["range"]) if is_ratio else row[name] for name in _ESTIMATE)
+        cells += figures(estimate, *ends, unit=unit)
+        for names_of in filter(None, (differences, trends)):
+            size, *ends = (row[name] for name in names_of)
+            cells += distances(size, *ends, unit=unit, is_ratio=is_ratio)
+            cells += [_number(row["p_holm"])] if names_of is differences else []
         table.append([*cells, "" if row["n"] is None else f"{row['n']:,}"])
     return table
 
@@ -123,27 +125,41 @@ def _possible(number: Cell, least: float, most: float) -> Cell:
     return min(max(number, least), most) if isinstance(number, float) else number
 
 
-def figure(number: Cell, unit: str, low: Cell, high: Cell) -> str:
-    """Write a figure with the digits that pages choose: the last is about its standard error, and two stand at least."""
-    if not isinstance(number, float):
-        return "" if number is None else str(number)
+def figures(estimate: Cell, low: Cell, high: Cell, *, unit: str) -> list[str]:
+    """Write an estimate and the ends of its interval as pages do: ends are rounded outwards."""
+    if not (isinstance(estimate, float) and isinstance(low, float) and isinstance(high, float)):
+        return ["" if each is None else f"{each} {unit}".rstrip() for each in (estimate, low, high)]
+    ends = (low, high)
     if unit == "share":
-        return f"{100 * number:.2f}%"
-    known = isinstance(low, float) and isinstance(high, float)
-    error = (high - low) / 4 if known else 0  # type: ignore[operator]
-    digits = max(-floor(log10(error)), 1 - floor(log10(max(abs(low), abs(high))))) if error > 0 else 2  # type: ignore[arg-type]
-    if number > 0 and known and low > 0:  # type: ignore[operator]
-        digits = max(digits, 1 - floor(log10(number)))
-    return f"{round(number, digits):,.{max(digits, 0)}f} {unit}"
+        places = digits.of_share(digits.stderr(ends))
+        shares = [digits.written(100 * estimate, places), *digits.written_ends((100 * low, 100 * high), places)]
+        return [f"{each}%" for each in shares]
+    numbers = [digits.written(estimate, digits.of_number(estimate, ends))]
+    for at, end in enumerate(ends):
+        places = digits.of_number(end, ends)
+        numbers.append(digits.written(digits.outwards(end, places, up=at == 1), places))
+    return [f"{each} {unit}" for each in numbers]
 
 
-def _difference(number: Cell, unit: str, *, is_ratio: bool) -> str:
-    """Write a difference with its sign, of shares in points; or a ratio as a factor."""
-    if not isinstance(number, float):
-        return "" if number is None else str(number)
+def distances(size: Cell, low: Cell, high: Cell, *, unit: str, is_ratio: bool) -> list[str]:
+    """Write a difference or a trend and the ends of its interval, with signs: of shares in points; or ratios as factors."""
+    if not (isinstance(size, float) and isinstance(low, float) and isinstance(high, float)):
+        return ["" if each is None else str(each) for each in (size, low, high)]
     if is_ratio:
-        return f"\N{MULTIPLICATION SIGN} {number:.3g}"
-    return f"{round(100 * number, 2) + 0.0:+.2f}" if unit == "share" else f"{number:+.4g} {unit}"
+        ratios = [digits.written(size, digits.of_ratio(size, (low, high)))]
+        for at, end in enumerate((low, high)):
+            places = digits.that_shows(end, digits.of_ratio(end, (low, high)), up=at == 1, none=1.0)
+            ratios.append(digits.written(digits.outwards(end, places, up=at == 1), places))
+        return [f"\N{MULTIPLICATION SIGN} {each}" for each in ratios]
+    factor, after = (100, "") if unit == "share" else (1, f" {unit}")
+    size, ends = factor * size, (factor * low, factor * high)
+    of_shares = digits.of_share(digits.stderr((low, high)))
+    least = of_shares if unit == "share" else max(digits.of_numbers([(ends[0], ends)]), 0)
+    written = [digits.written(size, least, "+")]
+    for at, end in enumerate(ends):
+        places = digits.that_shows(end, least, up=at == 1)
+        written.append(digits.written(digits.outwards(end, places, up=at == 1), places, "+"))
+    return [f"{each}{after}" for each in written]
 
 
 def _number(number: Any) -> str:

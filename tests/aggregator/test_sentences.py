@@ -46,16 +46,20 @@ RULES = [
     (figures.number_ends, ((0.0, 450.0),), ("0", "450")),
     # sizes of differences, without a sign; where an interval holds no difference, only its far end is known
     (partial(Measure(is_share=True).size, is_rise=False), ((-0.076, -0.042),), "4.2 to 7.6 points"),
-    (partial(Measure(is_share=True).size, is_rise=True), ((-0.001, 0.042),), "up to 4.2 points"),
-    (partial(Measure(is_share=True).size, is_rise=False), ((-0.06, 0.001),), "up to 6.0 points"),
+    (partial(Measure(is_share=True).size, is_rise=True), ((-0.001, 0.042),), "up to 5 points"),
+    (partial(Measure(is_share=True).size, is_rise=False), ((-0.06, 0.001),), "up to 6 points"),
+    (partial(Measure(is_share=True).size, is_rise=False), ((-0.0412, -0.0009),), "up to 5 points"),  # the least rounds to none
+    (partial(Measure(is_share=False, unit="min").size, is_rise=True), ((0.0066, 1.3354),), "up to 1.4\u202fmin"),
+    (partial(Measure(is_share=False, unit="min").size, is_rise=True), ((0.604, 2.01),), "0.6 to 2.1\u202fmin"),
     (partial(Measure(is_share=False, unit="ms").size, is_rise=True), ((3, 5),), "3 to 5\u202fms"),
     (partial(Measure(is_share=False, scale="log").size, is_rise=False), ((0.5, 0.8),), "a factor of 1.2 to 2.0"),
     (partial(Measure(is_share=False, scale="log").size, is_rise=True), ((0.8, 1.5),), "a factor of up to 1.5"),
-    # intervals of differences with signs: an end that is not 0 is not written as 0, so that its side is seen
-    (Measure(is_share=True).signed, ((-0.0018, 0.0584),), "\N{MINUS SIGN}0.2 to +5.9 points"),
-    (Measure(is_share=True).signed, ((0.0004, 0.0584),), "+0.04 to +5.84 points"),
+    # intervals of differences with signs: an end beside 0 is not rounded to 0, so that its side is seen
+    (Measure(is_share=True).signed, ((-0.0018, 0.0584),), "\N{MINUS SIGN}1 to +6 points"),
+    (Measure(is_share=True).signed, ((0.0004, 0.0584),), "+0.04 to +6 points"),
     (Measure(is_share=True).signed, ((-0.08, -0.02),), "\N{MINUS SIGN}8 to \N{MINUS SIGN}2 points"),
-    (Measure(is_share=False, unit="km").signed, ((-0.004, 1.76),), "\N{MINUS SIGN}0.004 to +1.760\u202fkm"),
+    (Measure(is_share=False, unit="km").signed, ((-0.004, 1.76),), "\N{MINUS SIGN}0.1 to +1.8\u202fkm"),
+    (Measure(is_share=False, unit="min").signed, ((-2.01, -0.604),), "\N{MINUS SIGN}2.1 to \N{MINUS SIGN}0.6\u202fmin"),
     (Measure(is_share=False, scale="log").signed, ((0.94, 1.2),), "a factor of 0.94 to 1.20"),
     (Measure(is_share=False, scale="log").signed, ((0.862, 1.098),), "a factor of 0.86 to 1.10"),
     (Measure(is_share=False, scale="log").signed, ((0.509, 1.78),), "a factor of 0.50 to 1.8"),
@@ -89,8 +93,8 @@ RULES = [
     (figures.moments, ("2026-09", "2026-10", "month"), "September to October 2026"),
     (figures.moments, ("2025-12", "2026-01", "month"), "December 2025 to January 2026"),
     (figures.moments, ("2026-11-08", "2026-11-15", "day"), "8 November to 15 November 2026"),
-    (figures.moments, ("2026-W46", "2026-W47", "week"), "the week of 9 November to that of 16 November 2026"),
-    (figures.moments, ("2026-W53", "2027-W01", "week"), "the week of 28 December 2026 to that of 4 January 2027"),
+    (figures.moments, ("2026-W46", "2026-W47", "week"), "the week of 9 Nov to the week of 16 Nov 2026"),
+    (figures.moments, ("2026-W53", "2027-W01", "week"), "the week of 28 Dec 2026 to the week of 4 Jan 2027"),
     (figures.moment, ("2026-W01", "week"), "the week of 29 December 2025"),
     (figures.brief, ("2026-W47", "week"), "week of 16 Nov 2026"),
     (figures.brief_range, ("2026-W46", "2026-W47", "week"), "weeks of 9 to 16 Nov 2026"),
@@ -194,7 +198,7 @@ def test_what_is_said_where_nothing_is_detected(monkeypatch, limit, text):
     [
         ((True,), (0.042, 0.076), "“a” rose by 4.2 to 7.6 points, from September to October 2026."),
         ((True,), (-0.076, -0.042), "“a” fell by 4.2 to 7.6 points, from September to October 2026."),
-        ((True,), (-0.001, 0.076), "“a” rose by up to 7.6 points, from September to October 2026."),  # Holm's test finds it
+        ((True,), (-0.001, 0.076), "“a” rose by up to 8 points, from September to October 2026."),  # Holm's test finds it
         (
             (True, True),
             (0.042, 0.076),
@@ -225,7 +229,9 @@ def test_what_is_said_of_changes(differs, ends, text):
         change = PeriodChange(**(fields | {"differs": moved}), since="2026-09", last="2026-10")
         lines.append(Line("share", "abcde"[at], "abcde"[at], [], change, None))
     fields = dict.fromkeys(Series.__struct_fields__) | {"period_length": "month", "unit": "", "scale": "linear"}
-    assert change_in_words(Series(**(fields | {"lines": lines, "periods": []}))) == text
+    family = " This metric is tested alone; the list tests all metrics together, and may not find this."
+    words = change_in_words(Series(**(fields | {"lines": lines, "periods": []})))
+    assert words == f"{text}{family if any(differs) else ''}"
 
 
 def test_a_column_has_one_number_of_digits():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import json
 import pickle
 import re
@@ -26,12 +27,13 @@ import deniable_query
 from deniable.commands.parser import Parser
 from deniable.commands.terminal import guarded
 from deniable.registry import period
+from deniable_aggregator.answer import digits as of_pages
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.model.metric import Listed
-from deniable_query import Answer, Metric, Query, QueryError
+from deniable_query import Answer, Metric, Query, QueryError, digits, table
 from deniable_query.commands.query import _about_differences
 from deniable_query.commands.query import query as command_query
-from deniable_query.table import figure, lines, remarks_of
+from deniable_query.table import lines, remarks_of
 
 from .conftest import READ
 from .test_rows import NOW, RANGE, ask, day, filled, send, shop  # noqa: F401 - fixtures
@@ -505,6 +507,14 @@ def test_an_experiment_is_asked_for(serve, command):
         assert [sum(line.startswith(begin) for line in lines[()]) for begin in (verdict, f"{scope}: ")] == [1, 0]
         assert [sum(line.startswith(f"{scope}: {verdict}") for line in lines[("--last", "90d")])] == [1]
         assert scope.startswith("Over the whole experiment, ")
+        # What differs comes first, and which way: as the columns LOW, ALL and HIGH, ALL have it.
+        (row,) = (each for each in query.compare("arm", base="old").rows() if each["value"] == "yes" and each["differs"])
+        size = figures.Measure(is_share=True).size((row["diff_low_all"], row["diff_high_all"]), is_rise=True)
+        sentence = f"“yes” is more frequent with arm new than with old, by {size}."
+        first, _, rule, *_ = command(address, "used", "--compare", "arm=old", "--level", "0.9")[1].splitlines()
+        assert first == sentence
+        assert rule.startswith("A difference is beyond chance if its P, HOLM is at most 0.1. ")
+        assert lines[()][0] == "No difference beyond chance from arm=old."  # at 95%
         answers = {value: json.loads(command(address, "used", *value, "--json")[1]) for value in (("--where", "value=yes"), ())}
         assert [row["value"] for row in answers[("--where", "value=yes")]] == ["yes"]
         assert len(answers[()]) > 1
@@ -551,27 +561,37 @@ def test_the_command_prints_the_sentences_and_a_table(url, command):
     rows = query.by("time").last(84).rows()
     row, days = rows[0], [(each["from"] or "", each["to"]) for each in rows if each["to"]]
     first, last = min(days)[0], min(max(to for _, to in days), str(datetime.now(UTC).date()))
-    why = ", every day that overlaps the last 12 weeks"
+    why = ", every day that overlaps the last 12 weeks" + ", open ones included" * any(
+        not each["closed"] for each in rows if each["to"]
+    )
     head = f"Rows from {first} to {last}{why}:" if first else f"Rows up to {last}{why}:"
     assert out.startswith("\n".join(sentences) + f"\n\n{head}\n\nPERIOD {' ' * (len(row['period']) - 6)} VALUE")
-    assert re.search(rf"^{row['period']} +{row['value']} +{100 * row['estimate']:.2f}% ", out, re.MULTILINE)
+    assert re.search(
+        rf"^{row['period']} +{row['value']} +{table.figures(row['estimate'], row['low'], row['high'], unit='share')[0]} ",
+        out,
+        re.MULTILINE,
+    )
     assert re.search(r"^median|^p50 +[\d.]+ ms +[\d.]+ ms +[\d.]+ ms +[\d,]+$", command(url, "wait")[1], re.MULTILINE)
     with guarded():
-        _, table, _ = command(url, "theme", "--csv")
-    assert list(csv.DictReader(table.splitlines())) == list(csv.DictReader(query.csv().splitlines()))
+        _, text, _ = command(url, "theme", "--csv")
+    assert list(csv.DictReader(text.splitlines())) == list(csv.DictReader(query.csv().splitlines()))
     assert json.loads(command(url, "theme", "--by", "time", "--json")[1]) == query.by("time").rows()
 
 
 @pytest.mark.parametrize(
     ("metric", "words", "sentence"),
     [
-        ("theme", ("--value", "dark"), r"“dark” has a share of [\d.]+% \(95% interval -?[\d.]+% to [\d.]+%\)\."),
+        ("theme", ("--value", "dark"), r"“dark” has a share of [\d.]+% \(95% interval \N{MINUS SIGN}?[\d.]+% to [\d.]+%\)\."),
         ("theme", ("--value", "dark", "--level", "0.8"), r"“dark” has a share of [\d.]+% \(80% interval .*\)\."),
         ("theme", ("--value", "dark", "--by", "platform"), r"platform=linux: “dark” has a share of [\d.]+% .*"),
         ("wait", ("--value", "p50"), r"The median is [\d.]+ ms \(95% interval [\d.]+ ms to [\d.]+ ms\)\."),
         ("wait", ("--value", "p90"), r"90% of answers are at most [\d.]+ ms .*"),
-        ("wait", ("--value", "300..500"), r"[\d.-]+% of answers are above 300 and at most 500 ms .*"),
-        ("wait", ("--value", "..500", "--value", "p50"), r"(The median is|[\d.-]+% of answers are at most 500 ms) .*"),
+        ("wait", ("--value", "300..500"), r"[\d.\N{MINUS SIGN}]+% of answers are above 300 and at most 500 ms .*"),
+        (
+            "wait",
+            ("--value", "..500", "--value", "p50"),
+            r"(The median is|[\d.\N{MINUS SIGN}]+% of answers are at most 500 ms) .*",
+        ),
     ],
 )
 def test_the_first_sentences_are_of_what_is_asked(url, command, metric, words, sentence):
@@ -723,7 +743,7 @@ def test_an_answer_is_a_table_for_people(url):
     head, first, *_ = str(answer).splitlines()
     assert head.split() == ["METRIC", "VALUE", "ESTIMATE", "LOW", "HIGH", "REPORTS"]
     row = answer.rows[0]
-    shares = [f"{100 * row[name]:.2f}%" for name in ("estimate", "low", "high")]
+    shares = table.figures(row["estimate"], row["low"], row["high"], unit="share")
     assert first.split() == ["theme", row["value"], *shares, f"{row['n']:,}"]
     assert re.search(r"^wait +p50 +[\d.]+ ms ", str(answer), re.MULTILINE)
     assert f"<td>{shares[0]}</td>" in answer._repr_html_()
@@ -741,7 +761,7 @@ def test_the_command_takes_a_range_a_segment_a_value_and_a_comparison(url, comma
     status, out, _ = command(url, *words)
     assert status == 0
     assert command(url, *words[:-2])[1].startswith(query.where(platform="linux").says()["theme"][0])
-    assert re.search(r"^VALUE .*\ndark +[\d.-]+% [^\n]*\n*\Z", out, re.MULTILINE), out
+    assert re.search(r"^VALUE .*\ndark +[\d.\N{MINUS SIGN}]+% [^\n]*\n*\Z", out, re.MULTILINE), out
     compared = json.loads(command(url, *words[:3], "--compare", "platform=linux", "--json")[1])
     assert compared == query.by("platform").compare("platform", base="linux").rows()
     out = command(url, *words[:3], "--value", "dark", "--compare", "platform=linux")[1]
@@ -750,6 +770,9 @@ def test_the_command_takes_a_range_a_segment_a_value_and_a_comparison(url, comma
     )
     assert head, out
     assert re.search(r"is at most 0\.05\. Tested together: \w+ differences? ?", out), out
+    assert re.match(r"“dark” is (more|less) frequent with platform macos than with linux, by|No difference beyond chance", out), (
+        out
+    )
     assert "platform=linux" not in out.partition("REPORTS")[2]
     assert re.search(r"^linux: it is the base$", out, re.MULTILINE), out
     before = query.between(day(2), day(2)).compare_previous()
@@ -792,7 +815,7 @@ def test_the_command_writes_a_range_as_a_share(url, command):
     """Also beside figures in the unit of the number."""
     _, out, _ = command(url, "wait", "--value", "300..500", "--value", "p50")
     assert re.search(r"^p50 +\d[\d.]* ms ", out, re.MULTILINE), out
-    assert re.search(r"^300\.\.500 +[\d.-]+% +[\d.-]+% +[\d.]+% +800$", out, re.MULTILINE), out
+    assert re.search(r"^300\.\.500 +[\d.\N{MINUS SIGN}]+% +[\d.\N{MINUS SIGN}]+% +[\d.]+% +800$", out, re.MULTILINE), out
 
 
 def test_the_command_takes_a_level(url, command):
@@ -947,7 +970,41 @@ def test_a_range_takes_months(url):
 )
 def test_figures_have_the_digits_of_pages(cells, text):
     estimate, *ends = cells
-    assert figure(estimate, "min", *ends) == text == figures.number(estimate, tuple(ends), "min").replace("\u202f", " ")
+    number, *interval = table.figures(estimate, *ends, unit="min")
+    assert number == text == figures.number(estimate, tuple(ends), "min").replace("\u202f", " ")
+    low, high = figures.number_ends(tuple(ends), "min")
+    assert interval == [f"{low} min", high.replace("\u202f", " ")]  # rounded outwards, and never cut
+
+
+def test_the_rules_of_digits_are_those_of_pages():
+    """The client needs nothing of the aggregator, so it has a copy of its functions: each is the same text."""
+    copied = {name: rule for name, rule in vars(digits).items() if inspect.isfunction(rule)}
+    assert "outwards" in copied
+    for name, rule in copied.items():
+        assert inspect.getsource(rule) == inspect.getsource(getattr(of_pages, name))
+    constants = {name: value for name, value in vars(digits).items() if isinstance(value, int | float | str) and name[:2] != "__"}
+    assert constants == {name: getattr(of_pages, name) for name in constants}
+
+
+@pytest.mark.parametrize(
+    ("cells", "unit", "texts"),
+    [
+        ((0.6014, 0.006672, 1.19), "min", ["+0.6 min", "+0.006 min", "+1.2 min"]),
+        ((-0.6014, -1.19, 0.006672), "min", ["\N{MINUS SIGN}0.6 min", "\N{MINUS SIGN}1.2 min", "+0.1 min"]),
+        ((0.258, 0.2381, 0.2779), "share", ["+25.8", "+23.8", "+27.8"]),
+        ((0.0021, 0.0009, 0.0413), "share", ["0", "+0.09", "+5"]),
+    ],
+)
+def test_differences_have_the_digits_of_pages(cells, unit, texts):
+    """The table of a command and the sentence of a page round the same interval alike, outwards."""
+    row = {"metric": "m", "value": "a", "unit": unit, "estimate": 1.0, "low": 0.5, "high": 1.5, "n": 4, "p_holm": 0.01}
+    row |= dict(zip(("difference", "diff_low_all", "diff_high_all"), cells, strict=True))
+    columns = [{"name": name} for name in ("value", "n", "difference")]
+    _, written = lines(Answer([row], columns, [{"id": "m", "scale": "linear", "range": None}], trial=False))
+    assert re.search(r" +".join(map(re.escape, texts)), written), written
+    measure = figures.Measure(unit == "share", "" if unit == "share" else unit)
+    ends = measure.signed(cells[1:]).replace("\u202f", " ").split(" to ")
+    assert [each.split()[0] for each in ends] == [each.split()[0] for each in texts[1:]]
 
 
 def test_a_figure_on_a_logarithmic_scale_stays_in_its_range():
@@ -973,7 +1030,7 @@ def test_remarks_name_their_rows():
 
 def test_a_difference_whose_interval_holds_none_is_explained():
     """Holm's test finds a little more than the intervals exclude."""
-    row = {"p_holm": 0.04, "differs": True, "diff_low_all": -0.01, "diff_high_all": 0.2}
+    row = {"p_holm": 0.04, "differs": True, "diff_low_all": -0.01, "diff_high_all": 0.2, "level": 0.95}
     answer = Answer([row], [], [{"scale": "linear"}], trial=False)
     assert "though its interval holds 0." in " ".join(_about_differences(answer))
     sure = Answer([row | {"diff_low_all": 0.01}], [], [{"scale": "linear"}], trial=False)

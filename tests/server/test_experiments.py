@@ -363,7 +363,7 @@ def test_a_metric_without_an_experiment_says_so(serve):
     empty = serve(REGISTRY)
     answer = empty.get("/api/v1/metrics/theme/experiment?segment=platform")
     assert (answer.status_code, answer.get_json()["code"]) == (400, "incomparable")
-    assert "theme has no experiment on platform: its experiments are on arm" in answer.get_json()["detail"]
+    assert "the metric theme has no experiment on platform: its experiments are on arm" in answer.get_json()["detail"]
     page = empty.http.get("/m/theme/experiment")
     assert page.status_code == 200
     assert "No two arms can be compared yet." in page.get_data(as_text=True)

@@ -245,13 +245,15 @@ def test_the_page_says_what_changed_and_draws_it(shop):
     html = page(shop, "theme")
     sentence = re.search(r'<p class="changed" dir="auto">([^<]*)</p>', html)[1]
     assert re.fullmatch(
-        r"(“dark” rose|“light” fell) by \d+\.?\d* to \d+\.?\d* points, in the weeks of [\w ]+\. "
+        r"(“dark” rose|“light” fell) by \d+\.?\d* to \d+\.?\d* points, from the week of [\w ]+ to the week of [\w ]+\. "
         r"(“light” fell|“dark” rose) by \d+\.?\d* to \d+\.?\d* points\.",
         sentence.removeprefix("Which is first cannot be told. "),
     )
     assert ask(shop, "theme/series")["says"] == sentence.removeprefix("Which is first cannot be told. ")
     trend = re.search(r'<p class="more trend">([^<]*?)(?: <a [^>]*>Compare both ends</a>)?</p>', html)[1]
-    assert trend == "3 weeks are too few to show a trend."  # of three points only steep lines are known
+    assert (
+        trend == "No trend beyond chance through 3 weeks: so few show only a steep one."
+    )  # of three points only steep lines are known
     section = html[html.index('<section class="part timeline"') :]
     assert section.count('class="tall course"') == 3
     assert section.count('class="curve"') == 3
@@ -389,7 +391,7 @@ def test_the_page_says_the_trend_of_the_series(kind, scale, slope, ends, words):
     text = trend_in_words(replace(answer, lines=lines * 5, level=0.9))
     assert ("90% intervals, all values at once." in text) == ("2 more have a trend." in text) == differs
     few = replace(answer, periods=periods[1:], lines=[replace(lines[0], trend=replace(trend, since=names[1]))])
-    assert (trend_in_words(few) == "4 days are too few to show a trend.") == (not differs)
+    assert trend_in_words(few).startswith("No trend beyond chance through 4 days: so few") == (not differs)
 
 
 def test_both_addresses_are_documented():

@@ -1,7 +1,10 @@
 """How many digits an estimate is written with, and how the ends of its interval are rounded.
 
 The last digit is about as large as the standard error. Ends are rounded outwards: so an interval as it is written holds at least
-as often as the exact one. What lies beside "no difference" is never written as that, so that its side is seen.
+as often as the exact one. An end beside "no difference" has more digits than the other, so that its side is seen.
+
+`deniable_query` writes the same figures and needs nothing of the aggregator. It has a copy of these functions; a test
+compares.
 """
 
 from __future__ import annotations
@@ -80,11 +83,15 @@ def of_ratio(ratio: float, interval: tuple[float, float]) -> int:
     return min(max(of_numbers([(ratio, interval)]), _own(ratio), 0), _MOST)
 
 
-def that_show(ends: Sequence[float], digits: int, none: float = 0.0) -> int:
-    """Return as many digits, or more, so that no end beside `none` is written as `none`, to whichever side it is rounded."""
-    while digits < _MOST and any(
-        end != none and none in (outwards(end, digits, up=False), outwards(end, digits, up=True)) for end in ends
-    ):
+def that_shows(end: float, digits: int, *, up: bool, none: float = 0.0) -> int:
+    """Return as many digits, or more, so that an end of an interval beside `none` is not rounded to `none`.
+
+    Examples
+    --------
+    >>> that_shows(0.0066, 1, up=False), that_shows(-0.0066, 1, up=False), that_shows(0.6, 1, up=False)
+    (3, 1, 1)
+    """
+    while digits < _MOST and end != none and outwards(end, digits, up=up) == none:
         digits += 1
     return digits
 

@@ -48,10 +48,10 @@ class Measure(NamedTuple):
         *,
         is_rise: bool,
     ) -> str:
-        """Write by how much something rose or fell, without a sign; if the interval holds no difference, by how much at most."""
+        """Write by how much something rose or fell, without a sign; by how much at most, if the least rounds to no difference."""
         low, high = sorted(distance(end, self.scale) * (1 if is_rise else -1) for end in ends)
         parts = self._written((low, high), sign="")
-        if low > 0:
+        if low > 0 and self._is_seen(low, (low, high)):
             words = f"{parts[0]} to {parts[1]}"
             return f"a factor of {words}" if self.scale == "log" else words
         return f"a factor of up to {parts[1]}" if self.scale == "log" else f"up to {parts[1]}"
@@ -76,7 +76,7 @@ class Measure(NamedTuple):
             return f"\N{MULTIPLICATION SIGN} {digits.written(value, digits.of_ratio(value, interval))}"
         if self.is_share:
             return digits.written(100 * value, digits.of_share(stderr(interval)), "+")
-        return f"{digits.written(value, digits.of_number(value, interval), '+')}{_THIN + self.unit if self.unit else ''}"
+        return f"{digits.written(value, _of_number(interval), '+')}{_THIN + self.unit if self.unit else ''}"
 
     def most(self, intervals: Sequence[tuple[float, float]]) -> str:
         """Write how large differences of shares with these intervals are at most, rounded up."""
@@ -87,18 +87,33 @@ class Measure(NamedTuple):
         """Write the ends of two distances, the second one with the unit."""
         if self.scale == "log":
             low, high = ratios = exp(ends[0]), exp(ends[1])
-            first, last = (digits.that_show((end,), digits.of_ratio(end, ratios), none=1.0) for end in ratios)
+            first, last = (
+                digits.that_shows(end, digits.of_ratio(end, ratios), up=at == 1, none=1.0) for at, end in enumerate(ratios)
+            )
             return digits.written_ends((low, low), first)[0], digits.written_ends((high, high), last)[1]
         if self.is_share:
             # No shares are more than 100 points apart, so an interval that is cut there holds as often.
             low, high = (min(max(100 * end, -100.0), 100.0) for end in ends)
             return _of_difference((low, high), digits.of_share(stderr(ends)), sign, " points")
-        least = max(digits.of_number(ends[0], ends), 0)
-        return _of_difference(ends, least, sign, f"{_THIN}{self.unit}" if self.unit else "")
+        return _of_difference(ends, _of_number(ends), sign, f"{_THIN}{self.unit}" if self.unit else "")
+
+    def _is_seen(self, low: float, ends: tuple[float, float]) -> bool:
+        """Whether the low end of a distance still differs from none with the digits of the interval."""
+        if self.scale == "log":
+            return True  # a ratio near 1 has the digits that show it
+        places = digits.of_share(stderr(ends)) if self.is_share else _of_number(ends)
+        return digits.outwards(100 * low if self.is_share else low, places, up=False) > 0
+
+
+def _of_number(ends: tuple[float, float]) -> int:
+    """Return the digits of the ends of a difference of numbers: they follow the interval's length, whatever its sign is."""
+    return max(digits.of_numbers([(ends[0], ends)]), 0)
 
 
 def _of_difference(ends: tuple[float, float], least: int, sign: str, unit: str) -> tuple[str, str]:
-    low, high = digits.written_ends(ends, digits.that_show(ends, least), sign)
+    """Write the ends with the same digits; one that would be rounded to no difference has more."""
+    first, last = (digits.that_shows(end, least, up=at == 1) for at, end in enumerate(ends))
+    low, high = (digits.written_ends(ends, places, sign)[at] for at, places in enumerate((first, last)))
     return low, f"{high}{unit}"
 
 
@@ -227,14 +242,14 @@ def moments(
     last: str,
     length: str,
 ) -> str:
-    """Write two periods in words, with the year of both once.
+    """Write two periods in words, weeks in few letters, with the year of both once.
 
     Examples
     --------
     >>> moments("2026-09", "2026-10", "month"), moments("2026-W46", "2026-W47", "week"), moments("2025-12", "2026-01", "month")
-    ('September to October 2026', 'the week of 9 November to that of 16 November 2026', 'December 2025 to January 2026')
+    ('September to October 2026', 'the week of 9 Nov to the week of 16 Nov 2026', 'December 2025 to January 2026')
     """
-    one, other = moment(first, length), moment(last, length).replace("the week of", "that of")
+    one, other = (f"the {brief(each, length)}" if length == "week" else moment(each, length) for each in (first, last))
     year = other[-5:]
     return f"{one.removesuffix(year) if length != 'hour' else one} to {other}"
 

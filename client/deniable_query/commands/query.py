@@ -11,7 +11,7 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from deniable_query import VARIABLES, Query, QueryError, table
-from deniable_query.sentences import sentences
+from deniable_query.sentences import differences, sentences
 
 if TYPE_CHECKING:
     import argparse
@@ -27,7 +27,6 @@ _TIMES = ("time", "period", "from", "to")
 _LONGER = re.compile(r"([1-9]\d{0,3}) ?(m|mo|months?|y|years?)")
 _DAYS = {"m": 30, "mo": 30, "month": 30, "months": 30, "y": 365, "year": 365, "years": 365}
 _COLUMNS = "https://deniable.github.io/deniable/reference/columns/"
-_ALPHA = 0.05  # of the tests, as the level is not asked for here
 _PREVIOUS = "previous"
 _SEVERAL = 2  # values, whose intervals may hold together
 
@@ -140,7 +139,7 @@ def _answered(arguments: argparse.Namespace) -> tuple[str, bool]:
         return f"{json.dumps(answer.rows, indent=2, ensure_ascii=False)}\n", is_answered
     remarks = table.remarks_of(answer)
     if arguments.compare:
-        lines = _experiment(arguments, answer) + _about_differences(answer)
+        lines = differences(answer, arguments.compare) + _experiment(arguments, answer) + _about_differences(answer)
     elif arguments.value or any(name != "time" for name in arguments.by):
         lines = sentences(answer)
     else:  # what the page of the metric says
@@ -224,7 +223,9 @@ def _about_differences(answer: Answer) -> list[str]:
     if not tested:
         return []
     none = 1.0 if answer.metrics[0]["scale"] == "log" else 0.0
-    rule = f"A difference is beyond chance if its P, HOLM is at most {_ALPHA:g}. {answer.together}"
+    family = "LOW, ALL to HIGH, ALL hold for these together, so other pages have other intervals."
+    alpha = 1 - float(tested[0]["level"] or 0)
+    rule = f"A difference is beyond chance if its P, HOLM is at most {alpha:.6g}. {answer.together} {family}"
     if not any(_holds(row, none) for row in tested):
         return [rule]
     more = (
@@ -279,6 +280,7 @@ def _range(answer: Answer, last_days: str | None) -> list[str]:
     first, last = min((each or "" for each, _ in days), default=""), max(str(each) for _, each in days)
     last = min(last, str(datetime.now(UTC).date()))  # of an open period the last day lies ahead
     why = f", every {answer.metrics[0]['period_length']} that overlaps the last {_in_days(last_days)}" if last_days else ""
+    why += ", open ones included" if last_days and not all(row["closed"] for row in answer.rows if row["to"]) else ""
     return [f"Rows from {first} to {last}{why}:" if first else f"Rows up to {last}{why}:"]
 
 

@@ -56,7 +56,9 @@ def experiment(
     names = experiments_of(version)
     if not names or segment not in (None, *names):
         rule = f"its experiments are on {', '.join(names)}" if names else "it has no segment that [experiments] declares"
-        raise Incomparable(f"{version.declared.metric.id} has no experiment{f' on {segment}' if segment else ''}: {rule}")
+        raise Incomparable(
+            f"the metric {version.declared.metric.id} has no experiment{f' on {segment}' if segment else ''}: {rule}"
+        )
     name = segment or names[0]
     declared = version.app.registry.experiments[name]
     comparisons = list(arm_comparisons(published, _pairs(version, name), level))

@@ -12,6 +12,7 @@ from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.figures import Measure, distance
 from deniable_aggregator.answer.model.series import PeriodChange, Trend
+from deniable_aggregator.inference.slope import LEAST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ NAMES = {"mean": "Mean", "geometric_mean": "Geometric mean", "median": "Median"}
 FEWEST = 5
 """Closed periods of which it is worth saying that they show no trend: fewer hardly can."""
 _MOST_NAMED = 3
+_ALONE = "This metric is tested alone; the list tests all metrics together, and may not find this."
 
 Result = TypeVar("Result", PeriodChange, Trend)
 
@@ -81,7 +83,7 @@ def change_in_words(series: Series) -> str:
         unmoved = _unmoved(changes, series)
         return f"No change beyond chance {_when(since, last, length)}: {unmoved}."
     when = f", {_when(since, last, length)}"
-    return _all_found(changes, series, change_of, when, "changed")
+    return f"{_all_found(changes, series, change_of, when, 'changed')} {_ALONE}"
 
 
 def trend_in_words(series: Series) -> str:
@@ -92,11 +94,12 @@ def trend_in_words(series: Series) -> str:
         since, last = trends[0][1].since, trends[0][1].last
         when = f", {_when(since, last, length)}"
         words = _all_found(trends, series, trend_of, when, "have a trend", "has a trend")
-        return f"On average {figures.within(words)} Sizes are {interval}."
-    if 1 < (closed := closed_periods(series)) < FEWEST:
-        return f"{plural(closed, length)} are too few to show a trend."
+        return f"On average {figures.within(words)} Sizes are {interval}. {_ALONE}"
+    closed = closed_periods(series)
     if not trends:
-        return ""
+        return f"A trend takes {LEAST} closed periods or more, and there are {closed}." if 1 < closed < LEAST else ""
+    if closed < FEWEST:
+        return f"No trend beyond chance through {plural(closed, length)}: so few show only a steep one."
     since, last = trends[0][1].since, trends[0][1].last
     first = f"No trend beyond chance {_when(since, last, length)}: {_unmoved(trends, series)} a {length}"
     return f"{first}. In all {_possible(trends, series)} {'is' if series.scale == 'log' else 'are'} possible."
@@ -156,9 +159,7 @@ def _steps(trend: Trend, series: Series) -> int:
 
 
 def _when(since: str, last: str, length: str) -> str:
-    """Write from which period to which something moved; of weeks in few letters."""
-    if length == "week":
-        return f"in the {figures.brief_range(since, last, length)}"
+    """Write from which period to which something moved."""
     return f"from {figures.moments(since, last, length)}"
 
 

@@ -119,6 +119,7 @@ class Row:
     when: str  # whether more may come, in words
     closed: bool
     awaited: str  # what the first release waits for, in words; empty once there is one
+    today: date
     ends: str  # when collection ended or ends soon, in words
     moves: tuple[Move, ...] = ()  # those found beyond chance over the whole list: trends first, and the largest first
     spark: Spark | None = None
@@ -136,8 +137,8 @@ class Row:
         if not changes and not trends:
             return ("No two closed periods to compare yet",)
         length = self.tests[0].series.period_length
-        no_change = tuple(f"No change since {figures.brief(move.result.since, length)}" for move in changes[:1])
-        no_trend = tuple(f"No trend since {figures.brief(move.result.since, length)}" for move in trends[:1])
+        no_change = tuple(f"No change since {_brief(move.result.since, length, self.today)}" for move in changes[:1])
+        no_trend = tuple(f"No trend since {_brief(move.result.since, length, self.today)}" for move in trends[:1])
         return (*no_change, *(no_trend or (f"Too few {length}s for a trend",)))
 
     def decided(self, p_holm: Sequence[float], alpha: float) -> Row:
@@ -181,6 +182,7 @@ def row(
         n=n,
         when="" if span is None else f"{length} open" if not measured.closed else f"to {brief}",
         closed=measured.closed,
+        today=today,
         awaited="" if measured.n else _awaited(app, measured),
         ends=_ends(measured.expires, today),
     )

@@ -1,0 +1,130 @@
+"""How many digits an estimate is written with, and how the ends of its interval are rounded: as servers do on pages.
+
+Whoever asks needs nothing of a server, so these are copies of the aggregator's functions; a test compares.
+"""
+
+from __future__ import annotations
+
+from math import ceil, floor, inf, isfinite, log10
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MINUS = "\N{MINUS SIGN}"
+_MOST = 6  # after the point
+_MOST_OF_SHARE = 4  # of a percentage
+_ROUNDING = 1e-9  # what an end may be off by, because of how numbers are stored, in steps of its last digit
+
+
+def stderr(interval: tuple[float, float]) -> float:
+    """Return about the standard error of an estimate. A 95% interval is four of them long; only digits depend on it."""
+    low, high = interval
+    return (high - low) / 4
+
+
+def of_error(error: float) -> int:
+    """Return the digits after the point of a number with a standard error, so that the last one is about as large; -1: tens.
+
+    Examples
+    --------
+    >>> of_error(2.1), of_error(0.3), of_error(35)
+    (0, 1, -1)
+    """
+    return -floor(log10(error) + _ROUNDING)
+
+
+def of_share(error: float) -> int:
+    """Return the digits after the point of a percentage, from the standard error of the share.
+
+    Examples
+    --------
+    >>> of_share(0.021), of_share(0.0038)
+    (0, 1)
+    """
+    return min(max(of_error(100 * error), 0), _MOST_OF_SHARE) if error > 0 else 1
+
+
+def of_numbers(rows: Sequence[tuple[float, tuple[float, float]]]) -> int:
+    """Return the digits after the point of a column of numbers with intervals: those that the shortest interval allows.
+
+    The largest number has two digits at least. If all are whole numbers, none stands after the point.
+
+    Examples
+    --------
+    >>> of_numbers([(412.3, (398.0, 431.0)), (1020.0, (900.0, 1100.0))]), of_numbers([(4.0, (4.0, 5.0))])
+    (0, 0)
+    """
+    errors = [error for _, interval in rows if 0 < (error := abs(stderr(interval))) < inf]
+    digits = max(of_error(min(errors)), _own(max(abs(end) for _, ends in rows for end in ends))) if errors else 2
+    return min(digits, 0) if are_whole(rows) else digits
+
+
+def of_number(value: float, interval: tuple[float, float]) -> int:
+    """Return the digits after the point of one number: as in a column, but beside an interval without 0 two at least."""
+    digits = of_numbers([(value, interval)])
+    if value > 0 and min(interval) > 0:  # on a logarithmic scale the low end is far below half the length
+        digits = max(digits, _own(value))
+    return min(digits, 0) if are_whole([(value, interval)]) else digits
+
+
+def of_ratio(ratio: float, interval: tuple[float, float]) -> int:
+    """Return the digits after the point of a ratio: two digits at least.
+
+    Examples
+    --------
+    >>> of_ratio(0.97, (0.862, 1.1)), of_ratio(2.2, (1.6, 3.9))
+    (2, 1)
+    """
+    return min(max(of_numbers([(ratio, interval)]), _own(ratio), 0), _MOST)
+
+
+def that_shows(end: float, digits: int, *, up: bool, none: float = 0.0) -> int:
+    """Return as many digits, or more, so that an end of an interval beside `none` is not rounded to `none`.
+
+    Examples
+    --------
+    >>> that_shows(0.0066, 1, up=False), that_shows(-0.0066, 1, up=False), that_shows(0.6, 1, up=False)
+    (3, 1, 1)
+    """
+    while digits < _MOST and end != none and outwards(end, digits, up=up) == none:
+        digits += 1
+    return digits
+
+
+def outwards(end: float, digits: int, *, up: bool) -> float:
+    """Round an end of an interval away from its middle.
+
+    Examples
+    --------
+    >>> outwards(23.4, 0, up=False), outwards(31.2, 0, up=True)
+    (23.0, 32.0)
+    """
+    if not isfinite(end):
+        return end
+    steps = end * 10.0**digits
+    return round((ceil(steps - _ROUNDING) if up else floor(steps + _ROUNDING)) / 10.0**digits, max(digits, 0))
+
+
+def written(value: float, digits: int, positive: str = "") -> str:
+    """Write a number with so many digits after the point, in groups of three; what rounds to 0 has no sign."""
+    text = f"{abs(round(value, digits)):,.{min(max(digits, 0), _MOST)}f}"
+    if not float(text.replace(",", "")):
+        return text
+    return f"{MINUS if value < 0 else positive}{text}"
+
+
+def written_ends(ends: tuple[float, float], digits: int, positive: str = "") -> tuple[str, str]:
+    """Write the ends of an interval with so many digits after the point, rounded outwards."""
+    low, high = (written(outwards(end, digits, up=at == 1), digits, positive) for at, end in enumerate(ends))
+    return low, high
+
+
+def are_whole(rows: Sequence[tuple[float, tuple[float, float]]]) -> bool:
+    """Whether numbers and the ends of their intervals are whole."""
+    return all(float(each).is_integer() for value, ends in rows for each in (value, *ends))
+
+
+def _own(value: float) -> int:
+    """Return the digits after the point of a number that is written with two digits."""
+    return 1 - floor(log10(abs(value)) + _ROUNDING) if value else 0

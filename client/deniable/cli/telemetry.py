@@ -253,6 +253,14 @@ class Telemetry:
     def _may_record(self, metric: str) -> bool:  # noqa: ARG002 - a capture names it where nothing is recorded
         return self.off is None and not self._looks
 
+    def _unrecorded(self, metric: str, off: str) -> str:
+        """Say why nothing is recorded, and what a test does about it."""
+        if variable := switched_off():
+            return f"{variable}, so nothing is recorded ({metric}); unset it for the test"
+        if self.decision is None or not self.decision.agreed:
+            return f"nobody has agreed, so nothing is recorded ({metric}); call turn_on() of the Telemetry once the person has said yes"
+        return f"{off} ({ci_variable()} is set), so nothing is recorded ({metric}); in a test, pass ci=True to the Telemetry"
+
     def _begun(self) -> Client:
         import deniable
 

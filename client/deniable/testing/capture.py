@@ -24,7 +24,7 @@ from deniable.messages.log import log
 from deniable.messages.lookalike import did_you_mean
 from deniable.messages.reasons import ANSWERS
 from deniable.process.clock import now
-from deniable.process.surroundings import ci_variable, switched_off
+from deniable.process.surroundings import switched_off
 from deniable.registry import Registry, load
 from deniable.registry.metric import PER_SECOND
 from deniable.stopwatch import Stopwatch, Timing
@@ -218,7 +218,7 @@ class Capture:
                 return True
             if why := telemetry.off:
                 self._outcomes["no_consent"] += 1
-                self.without_consent.append(f"{_caller()}: {_of_tool(telemetry, metric, why)}")
+                self.without_consent.append(f"{_caller()}: {telemetry._unrecorded(metric, why)}")  # noqa: SLF001
             return False
 
         self._replace(Telemetry, "_may_record", may_record_here)
@@ -391,22 +391,6 @@ def _check(client: Client, metric: str, value: object) -> None:
         raise ParameterError(f"{error}{end} A device reports {other!r} instead; {meant}")
     if fault is not None:
         raise fault
-
-
-def _of_tool(
-    telemetry: Telemetry,
-    metric: str,
-    why: str,  # it records nothing
-) -> str:
-    """Say why a command line tool has recorded nothing, and what a test does about it."""
-    variable = switched_off() or ""
-    if variable:
-        return f"{variable}, so nothing is recorded ({metric}); unset it for the test"
-    if telemetry.decision is None or not telemetry.decision.agreed:
-        return (
-            f"nobody has agreed, so nothing is recorded ({metric}); call turn_on() of the Telemetry once the person has said yes"
-        )
-    return f"{why} ({ci_variable()} is set), so nothing is recorded ({metric}); in a test, pass ci=True to the Telemetry"
 
 
 def _caller() -> str:

@@ -258,7 +258,8 @@ class Telemetry:
         if variable := switched_off():
             return f"{variable}, so nothing is recorded ({metric}); unset it for the test"
         if self.decision is None or not self.decision.agreed:
-            return f"nobody has agreed, so nothing is recorded ({metric}); call turn_on() of the Telemetry once the person has said yes"
+            remedy = "call turn_on() of the Telemetry once the person has said yes"
+            return f"nobody has agreed, so nothing is recorded ({metric}); {remedy}"
         return f"{off} ({ci_variable()} is set), so nothing is recorded ({metric}); in a test, pass ci=True to the Telemetry"
 
     def _begun(self) -> Client:

@@ -214,6 +214,25 @@ def test_a_typo_in_the_test_itself(registry):
             capture.values("ui.thme")
 
 
+def test_an_answer_that_is_reported_as_other():
+    """The fault says what a device reports instead, and how a test takes it. A number asks for the text that has it."""
+    declared = (
+        'values = ["news", "1.5x", "something else"]\nother = "something else"\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
+    )
+    with Capture(parse(f'format = 1\napp = "shop"\n[metrics.feeds]\ntype = "set"\n{declared}')) as capture:
+        for answer, words in [
+            (["news", "cooking"], r"'cooking' is not declared: .* A device reports 'something else' instead; if the"),
+            (["newss"], r"did you mean 'news'\? A device reports 'something else' instead"),
+            ([1.5], r"^1.5 is not declared: .*; did you mean '1.5x'\?"),
+            ([2.5], r"^2.5 is not declared: (?!.*did you mean)"),
+        ]:
+            with pytest.raises(ParameterError, match=words):
+                deniable.record("feeds", answer)
+        capture.lenient = True
+        assert deniable.record("feeds", ["news", "cooking"])
+        assert capture.values("feeds") == [["news", "cooking"]]
+
+
 def test_lenient(registry):
     """A lenient capture takes what nobody declared, also from a client whose registry has faults."""
     with Capture(registry, lenient=True) as capture:

@@ -30,7 +30,7 @@ values = ["light", "dark"]
 epsilon = 1
 per_period = 3
 period = "week"
-description = "d"
+description = "Which theme do you use?"
 owner = "o@shop.example"
 
 [metrics.habit]
@@ -39,7 +39,7 @@ values = ["a", "b", "c"]
 epsilon = 1
 epsilon_permanent = 2
 period = "week"
-description = "d"
+description = "What do you do most?"
 owner = "o@shop.example"
 """
 )

@@ -104,12 +104,28 @@ def _in_unit(metric: Metric, answer: object) -> str:
 
 def _of_another_type(metric: Metric, answer: object) -> str:
     """Ask whether a text meant one option, or a number; empty if not."""
+    if type(answer) in (int, float):
+        return _with_number(metric, answer)  # type: ignore[arg-type] # see above
     if type(answer) is not str:
         return ""
     if metric.kind.options and answer in metric.values:
         return f"; did you mean [{answer!r}]?"
     number = metric.kind.parse(answer) if metric.axis else answer
     return "" if type(number) is str else f"; did you mean {answer.strip()[:_LONGEST]}, without quotes?"
+
+
+def _with_number(
+    metric: Metric,
+    number: float,  # an answer
+) -> str:
+    """Ask whether a boolean was meant, or the one text that begins with a number; empty if not."""
+    import re  # noqa: PLC0415 - only a mistake needs it
+
+    if metric.kind.name == "boolean":
+        return f"; did you mean {bool(number)}?" if number in (0, 1) else ""
+    numbers = {each: re.match(r"[-+]?\d+(?:\.\d+)?", each) for each in metric.values if isinstance(each, str)}
+    meant = [each for each, begins in numbers.items() if begins and float(begins[0]) == number]
+    return f"; did you mean {meant[0]!r}?" if len(meant) == 1 else ""
 
 
 def _none_of(metric: Metric) -> str:

@@ -49,6 +49,7 @@ def _metric(metric: Metric, budget: Budget, off: str | None) -> dict[str, Any]:
     allowance = Allowance.of(declared, budget)
     return {
         "off": off,
+        "description": metric.description,
         "version": metric.version,
         "type": metric.type,
         "values": [list(value) if isinstance(value, tuple) else value for value in metric.values] or None,

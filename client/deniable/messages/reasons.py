@@ -329,7 +329,8 @@ REFUSALS: Mapping[str, Reason] = {
     ),
     "period": Reason("the server's metrics.toml has another `period`", _OURS),
     "period_closed": Reason(
-        "it came too late, after the period's `grace`", "see whether the device's clock is right; else raise `grace`"
+        "it came too late, after the period's `grace`",
+        "see whether the device's clock is right; else raise `grace`. In a test, flush before you move the clock on",
     ),
     "period_not_open": Reason("its period has not begun for the server", "set the clock of the device, or of the server"),
     "segment": Reason("the server's metrics.toml has other segments", _OURS),

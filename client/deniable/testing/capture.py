@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import deniable
 from deniable.arrival import Arrival
+from deniable.cli import Telemetry
 from deniable.client import Client
 from deniable.client.environment import caller
 from deniable.client.guard import guarded
@@ -207,6 +208,20 @@ class Capture:
         self._replace(Person, "record", record_person)
         self._replace_times()
         self._replace_explain()
+        self._replace_tool()
+
+    def _replace_tool(self) -> None:
+        may_record = Telemetry._may_record  # noqa: SLF001 - our own
+
+        def may_record_here(telemetry: Telemetry, metric: str) -> bool:
+            if may_record(telemetry, metric):
+                return True
+            if why := telemetry.off:
+                self._outcomes["no_consent"] += 1
+                self.without_consent.append(f"{_caller()}: {telemetry._unrecorded(metric, why)}")  # noqa: SLF001
+            return False
+
+        self._replace(Telemetry, "_may_record", may_record_here)
 
     def _replace_explain(self) -> None:
         @guarded(lambda: None)
@@ -367,7 +382,13 @@ def _check(client: Client, metric: str, value: object) -> None:
         raise client._metrics.unknown(metric, None)  # noqa: SLF001
     _, fault = prepared.position(value)
     if isinstance(fault, ParameterError):
-        raise undeclared(prepared.metric, value, fault)
+        error = undeclared(prepared.metric, value, fault)
+        other = prepared.metric.other
+        if other is None:
+            raise error
+        end = "" if str(error).endswith("?") else "."
+        meant = "if the app means that, set lenient = True of the capture, which then lists answers as the app gave them"
+        raise ParameterError(f"{error}{end} A device reports {other!r} instead; {meant}")
     if fault is not None:
         raise fault
 

@@ -91,13 +91,15 @@ def deniable_stub_server(
             yield server
         finally:
             early = deniable.stats()["dropped"].get("before_init", 0)
+            failed = request.session.testsfailed > failed_before  # perhaps because the reports did not come
+            says = [f"wait: {each}" for each in server.in_vain] or [*server._lack()] if failed else []  # noqa: SLF001 - our own
             deniable.close(0.0)
             deniable._client = before  # noqa: SLF001
             for sender in Sender.all():
                 if sender not in senders:
                     sender.close(0.0)
-    if server.in_vain and request.session.testsfailed > failed_before:  # perhaps because the reports did not come
-        request.node.add_report_section("teardown", "deniable", "\n".join(f"wait: {says}" for says in server.in_vain))
+    if says:
+        request.node.add_report_section("teardown", "deniable", "\n".join(says))
     if early and request.session.testsfailed == failed_before:
         pytest.fail(f"{plural(early, 'answer')}: {ANSWERS['before_init'].words()}", pytrace=False)
 

@@ -234,7 +234,8 @@ class StubServer:
             yield f"{', '.join(metric for metric, each in counts['off'].items() if each == why)}: {why}"
         if counts["pending"]:
             tried = any(attempt.code for attempt in self.attempts)
-            yield f"{plural(counts['pending'], 'report')} {'kept for another try' if tried else 'not sent yet'}"
+            unsent = "not sent yet: call deniable.flush(timeout=30) or wait() of the stub server before"
+            yield f"{plural(counts['pending'], 'report')} {'kept for another try' if tried else unsent}"
         if counts["waiting"]:
             sender = deniable._client and deniable._client._session and deniable._client._session.sender  # noqa: SLF001 - our own
             metrics = [metric for what, metric in sorted(sender.unsent) if what == "waiting"] if sender else []

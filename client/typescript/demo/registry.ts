@@ -13,6 +13,7 @@ export default {
   "metrics": {
     "policy.read": {
       "off": null,
+      "description": "Did you ever read a privacy policy to its end?",
       "version": 1,
       "type": "boolean",
       "values": [
@@ -62,6 +63,7 @@ export default {
     },
     "ui.theme": {
       "off": null,
+      "description": "Which theme do you use?",
       "version": 1,
       "type": "categorical",
       "values": [
@@ -112,6 +114,7 @@ export default {
     },
     "tabs.open": {
       "off": null,
+      "description": "How many tabs are open in this browser?",
       "version": 1,
       "type": "ordinal",
       "values": [

@@ -18,7 +18,6 @@ const FULL = 5000; // reports that wait at most
 const SEND_AT = 100;
 const INTERVAL = 60_000;
 const YOUNG = 10_000;
-const FORMAT = 1;
 
 export interface Options<S extends Sheet> {
   /** `https://PUBLIC_KEY@host/app`. */
@@ -56,15 +55,16 @@ export interface Stats {
   readonly disabled: string | null;
 }
 
-/** What became of reports. If `why` is empty nothing failed: without `sent` there was nothing to send. */
+/** What became of reports. If `why` is empty nothing failed: without `sent` nothing was recorded. */
 export interface Flushed {
   /** How many the server took meanwhile. */
   readonly sent: number;
   /** How many wait: for another try, or until they may travel. */
   readonly left: number;
   /**
-   * Why some did not arrive; empty if all did, or there were none. A code of the server such as `unknown_key`, `no_answer`,
-   * `too_old` (given up 48 hours after the first try), or `busy` (another tab of this site sends now, also what waits here).
+   * Why some did not arrive: a code of the server such as `unknown_key`, `no_answer`, `too_old` (given up 48 hours after the first
+   * try), or `busy` (another tab of this site sends now, also what waits here). Else why an answer was dropped since the last
+   * `flush`, such as `no_consent`. Of a client that is off it is why. Empty if there is nothing to explain.
    */
   readonly why: string;
 }
@@ -104,6 +104,7 @@ export class Telemetry<S extends Sheet> {
   readonly #metrics = new Map<string, Prepared>();
   readonly #now: () => number;
   #disabled: string | null = null;
+  #dropped = ""; // why an answer was dropped, since the last flush
   #consent: boolean | (() => boolean);
   #store!: Store;
   #budget!: Budget;
@@ -129,7 +130,7 @@ export class Telemetry<S extends Sheet> {
   #open(options: Options<S>): void {
     const { registry } = options;
     const address = readDsn(options.dsn);
-    if (registry.format !== FORMAT || registry.relay) throw new TypeError("the registry is not known here");
+    if (registry.format !== 1 || registry.relay) throw new TypeError("the registry is not known here");
     if (registry.app !== address.app) throw new TypeError(`the DSN is for "${address.app}", not "${registry.app}"`);
     const chosen = options.state === "memory" ? new MemoryStore(this.#now) : options.state;
     if (!chosen && !globalThis.indexedDB) throw new TypeError("no database: pass `state`");
@@ -158,16 +159,17 @@ export class Telemetry<S extends Sheet> {
     if (why) return why;
     if (permanent && !this.#store.lasts) return "needs a lasting state";
     if (metric.allowance.cost > (cap ?? Infinity) * 1e6) return "above `caps`";
-    return strange === undefined ? null : `the segment "${strange}" has no declared value`;
+    return strange ? `the segment "${strange}" has no declared value` : null;
   }
 
   #prepared(id: string, metric: SheetMetric): Prepared {
     const { segments = {} } = this.options;
+    const delay = metric.delay ?? "0h";
     return {
       id,
       oracle: oracleOf(metric),
       segment: metric.segments.map((name) => `${name}=${segments[name]}`).join(),
-      delay: parseInt(metric.delay ?? "0") * ({ m: 60, h: 3600, d: 86_400 }[metric.delay?.at(-1) as string] ?? 1),
+      delay: parseInt(delay) * (delay.at(-1) === "d" ? 86_400 : 3600),
     };
   }
 
@@ -182,7 +184,7 @@ export class Telemetry<S extends Sheet> {
   }
 
   #drop(reason: string): false {
-    drop(this.#counts, reason);
+    drop(this.#counts, (this.#dropped = reason));
     return false;
   }
 
@@ -273,25 +275,22 @@ export class Telemetry<S extends Sheet> {
       const made = make(state);
       if (typeof made === "string") return made;
       const period = periodOf(now, metric.period as Period);
-      const report: Report = { metric: id, version, fingerprint, period, segment, payload: made.payload };
-      state.waiting.push(JSON.stringify({ ...report, due: wait ? now + wait : 0, wait } satisfies Waiting));
-      return { count: state.waiting.length, repeated: made.repeated };
+      const { payload } = made;
+      const due = wait && now + wait;
+      state.waiting.push(JSON.stringify({ metric: id, version, fingerprint, period, segment, payload, due, wait } satisfies Waiting));
+      return { ...made, count: state.waiting.length };
     });
-    const queued = typeof outcome !== "string";
-    if (queued) {
-      this.#counts.recorded++;
-      if (outcome.repeated) this.#counts.repeated++;
-      if (outcome.count >= SEND_AT) void this.flush();
-      else this.#later();
-    } else {
-      this.#drop(outcome);
-    }
-    return queued;
+    if (typeof outcome === "string") return this.#drop(outcome);
+    this.#counts.recorded++;
+    if (outcome.repeated) this.#counts.repeated++;
+    if (outcome.count >= SEND_AT) void this.flush();
+    else this.#later();
+    return true;
   }
 
   /** Send after a minute, give or take a random fifth. */
   #later(): void {
-    if (this.#timer !== undefined || this.#disabled) return;
+    if (this.#timer || this.#disabled) return;
     this.#timer = after(INTERVAL * (0.8 + 0.4 * jitter()), () => {
       this.#timer = undefined;
       void this.flush();
@@ -321,7 +320,9 @@ export class Telemetry<S extends Sheet> {
     } catch {
       this.#drop("state");
     }
-    return { sent: this.#counts.sent - before, left, why: this.#sender?.why ?? "" };
+    const why = this.#disabled ?? (this.#sender.why || this.#dropped);
+    this.#dropped = "";
+    return { sent: this.#counts.sent - before, left, why };
   }
 
   /** Read from the state; where there is none, none is made. */
@@ -351,7 +352,7 @@ export class Telemetry<S extends Sheet> {
     const prepared = this.#metrics.get(metric);
     if (!prepared) return null;
     const { explain } = await import("./explain.js"); // its words are loaded by pages that show them
-    return explain(metric, prepared.oracle.metric, this.#budget, this.#store);
+    return explain(metric, prepared.oracle.metric, this.#budget, this.#store, spend, this.#now());
   }
 
   /** The reports that the server took, the newest first; at most 200. */

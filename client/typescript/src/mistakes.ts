@@ -16,14 +16,14 @@ const REASONS: { readonly [reason: string]: string } = {
   not_sampled: "`sample` has left this answer out; that is normal; for more reports raise `sample` in metrics.toml",
   this_period:
     "this answer was left out: this browser has already reported in this period; that is expected: each person counts that often. To record once more while you develop, open a private window",
-  budget:
-    "there is no budget left for it now. A browser that is new earns its budget in 30 days, and answers one question at first. To try all that keep no answer while you develop, pass state: \"memory\"",
+  budget: "",
   queue_full: "too many reports wait to be sent; see whether the server answers, and record less",
   refused_key: "the server has refused the key of the DSN, so nothing is recorded until the page is loaded again; correct the DSN",
   state: "what was spent cannot be read or written, so nothing is recorded; let the page use its database",
   error: "an unexpected error happened, and the page was not disturbed; `strict: true` throws it",
 };
 
+const SIMULATED = "To see its figures now, run `deniable simulate metrics.toml --send`";
 const SWAPPED = "the arguments are swapped; write the metric first, and then the answer";
 
 /** What to do, by the code of the server or the lack of an answer. */
@@ -65,9 +65,9 @@ export function watch(client: Client, record: Record_): Record_ {
   const asked = options.fetch ?? fetch;
   options.fetch = async (input, init) => {
     const body = await plain(init?.body);
-    const failed = (why: string, content?: unknown): void => tell(() => (client.agreed() ? ofUpload(why, content, body) : []));
+    const failed = (why: string, content?: unknown): void => tell(() => (client.agreed() ? ofUpload(options.dsn, why, content, body) : []));
     const response = await asked(input, init).catch((error: unknown) => {
-      failed(/^\s*https:.*@(localhost|127[.\d]+|\[::1])[:/]/.test(options.dsn) ? "no_tls" : "no_answer");
+      failed("no_answer");
       throw error;
     });
     const content: unknown = await response.clone().json().catch(() => null);
@@ -85,7 +85,8 @@ export function watch(client: Client, record: Record_): Record_ {
       const now = client.stats();
       const reason = Object.keys(now.dropped).find((each) => each in REASONS && now.dropped[each] !== dropped[each]);
       const { strict } = options;
-      if (!queued && reason) tell(() => ofAnswer(client, reason, id, answer), strict && ["off", "unknown_metric"].includes(reason));
+      const ahead = reason === "budget" ? await (await client.explain(id))?.days().catch(() => null) : null;
+      if (!queued && reason) tell(() => ofAnswer(client, reason, id, answer, ahead), strict && ["off", "unknown_metric"].includes(reason));
       if (now.undeclared > undeclared) tell(() => ofAnswer(client, "undeclared", id, answer), strict);
       else if (queued) tell(() => ofAnswer(client, "clipped", id, answer));
       return queued;
@@ -98,7 +99,7 @@ export function watch(client: Client, record: Record_): Record_ {
 
 type Line = readonly [subject: string, reason: string, words: string];
 
-function ofAnswer(client: Client, reason: string, id: string, answer: unknown): Line[] {
+function ofAnswer(client: Client, reason: string, id: string, answer: unknown, ahead: number | null = null): Line[] {
   const { registry } = client.options;
   const metric = Object.hasOwn(registry.metrics, id) ? registry.metrics[id] : undefined;
   const { off, disabled } = client.stats();
@@ -114,6 +115,7 @@ function ofAnswer(client: Client, reason: string, id: string, answer: unknown): 
     const meant = nearest(String(id), Object.keys(registry.metrics));
     return [[seen(id), reason, `the registry does not declare the metric; correct the name, or add the metric to metrics.toml${meant}`]];
   }
+  if (reason === "budget") return [[id, reason, budget(client.options, metric!, ahead)]];
   if (reason === "undeclared") return [[id, reason, undeclared(metric!, answer)]];
   if (reason === "clipped") return [[id, reason, clipped(metric!, answer)]];
   const alike = ["no_consent", "queue_full", "refused_key", "state"].includes(reason);
@@ -151,9 +153,19 @@ function ofDsn({ dsn, registry: { app } }: Options<Sheet>): string {
 
 /** What to do about a metric that is off, by why. */
 const MENDED: { readonly [why: string]: string } = {
-  "needs a lasting state": '; leave out `state`, or in Node pass `await fileStore("folder")` of deniable/node',
+  "needs a lasting state": `; it keeps its answer, and \`state: "memory"\` forgets: leave out \`state\`, and a new browser is asked once its part of the budget is earned. In Node pass \`await fileStore("folder")\` of deniable/node, which asks at once. ${SIMULATED}`,
   "above `caps`": "; raise `caps` of init, or lower the epsilon of the metric",
 };
+
+/** Say when there is budget for a metric, and how a developer goes on until then. */
+function budget({ state }: Options<Sheet>, { epsilon_permanent: kept }: SheetMetric, days: number | null): string {
+  if (days === null) return "there is no budget left for it, and none later; raise `budget` in metrics.toml, for the page and for the server";
+  const when = `in ${days} ${days === 1 ? "day" : "days"}`;
+  if (state === "memory" || state?.forgets === false) return `the month's budget is spent, and there is more ${when}; raise \`per_month\` in metrics.toml, or ask less often`;
+  const earned = `it is asked ${when}, when its part of the budget is earned: a browser that is new earns a month's budget in 30 days`;
+  if (kept !== null) return `${earned}, and a metric that keeps its answer is never asked before. ${SIMULATED}`;
+  return `${earned}, and answers one question at first. To try it now, pass state: "memory" while you develop`;
+}
 
 /** Say which segment is missing; empty if none is. */
 function segments({ registry, segments = {} }: Options<Sheet>, metric: SheetMetric | undefined): string {
@@ -171,7 +183,7 @@ function undeclared(metric: SheetMetric, answer: unknown): string {
   const texts = (values ?? []).filter((value): value is string => typeof value === "string");
   const option = unlisted(metric, answer);
   const odd = option ?? answer;
-  const meant = typeof odd === "string" && !texts.includes(odd) ? nearest(odd, texts) : "";
+  const meant = typeof odd === "string" && texts.length ? (texts.includes(odd) ? "" : nearest(odd, texts)) : alike(odd, values ?? []);
   const instead = other !== null ? seen(other) : type === "number" ? (none ?? "the low end of the range") : "a random one";
   const report = "If a report is made now, it says";
   const said = option === undefined ? `${report} ${instead} instead`
@@ -192,13 +204,22 @@ function clipped({ range, unit }: SheetMetric, answer: unknown): string {
   return beyond ? `${words()}: a report says the nearer end; see whether the unit is right, or widen \`range\`` : "";
 }
 
+/** Ask whether the one text with the same number was meant, or the boolean that an answer may stand for; empty if there is none. */
+function alike(odd: unknown, values: readonly unknown[]): string {
+  if (typeof odd !== "number" && typeof odd !== "string") return "";
+  const meant = values.filter((value) =>
+    typeof value === "boolean" ? odd === Number(value) || odd === String(value) : parseFloat(String(value)) === odd,
+  );
+  return meant.length === 1 ? `; did you mean ${seen(meant[0])}?` : "";
+}
+
 /** Read the body of an upload. */
 async function plain(body: unknown): Promise<string> {
   if (!(body instanceof ArrayBuffer)) return typeof body === "string" ? body : "{}";
   return new Response(new Blob([body]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
 }
 
-function ofUpload(why: string, content: unknown, body: string): Line[] {
+function ofUpload(dsn: string, why: string, content: unknown, body: string): Line[] {
   const { type, code, detail, errors } = (content ?? {}) as {
     type?: unknown; code?: string; detail?: unknown; errors?: { group: number; code: string; detail?: unknown }[];
   };
@@ -207,7 +228,8 @@ function ofUpload(why: string, content: unknown, body: string): Line[] {
     const { groups } = JSON.parse(body) as { groups?: { metric: string }[] };
     return errors.map((each) => [groups?.[each.group]?.metric ?? "upload", String(each.code), remedied(String(each.code), each.detail)]);
   }
-  return why === "202" ? [] : [["upload", ours ? code : why, remedied(ours ? code : why, detail)]];
+  const here = why === "no_answer" && /^\s*https:.*@(localhost|127[.\d]+|\[::1])[:/]/.test(dsn);
+  return why === "202" ? [] : [["upload", ours ? code : why, remedied(here ? "no_tls" : ours ? code : why, detail)]];
 }
 
 function remedied(code: string, detail: unknown): string {

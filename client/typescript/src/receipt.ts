@@ -65,9 +65,13 @@ const MOST = 5; // answers that are named
 
 /** What a report says: an answer, answers of which one may be true, or options with yes and no; null where it names none. */
 export function answerOf(metric: SheetMetric, payload: string, texts: Texts = TEXTS): string | null {
-  const { layout, values } = metric;
-  if (!values) return null;
+  const { layout, values, range, unit } = metric;
   const content = bigOf(unhex(payload).reverse());
+  if (range && metric.mechanism === "window" && metric.epsilon_permanent === null) {
+    const [low, high] = windowOf(metric, Number(content)) as [string, string];
+    return low === high ? `${low}${unit ? ` ${unit}` : ""}` : texts.range(low, high, unit ?? "");
+  }
+  if (!values) return null;
   const options = optionsOf(metric, content);
   const names = (places: readonly number[]): string[] => places.map((place) => named(values[place]));
   if (options) return options.map(([place, chosen]) => `${names([place])[0]}: ${texts.chosen[String(chosen)]}`).join(", ");
@@ -77,6 +81,17 @@ export function answerOf(metric: SheetMetric, payload: string, texts: Texts = TE
   if (said.length === 0 || said.length === values.length) return null;
   if (said.length > MOST) said.splice(MOST - 1, said.length, texts.more(said.length - MOST + 1));
   return [said.slice(0, -1).join(", "), said.at(-1)].filter(Boolean).join(texts.or);
+}
+
+/** The ends of the part of a range that a cell speaks for. */
+function windowOf({ constants, range, scale }: SheetMetric, cell: number): string[] {
+  const { blocks, length } = constants as { readonly blocks: number; readonly length: number };
+  const [low, high] = range!.map(Number) as [number, number];
+  const points = blocks * length;
+  return [Math.max(0, cell - length + 1), Math.min(cell, points)].map((point) => {
+    const share = point / points;
+    return String(Number((scale === "log" ? low * (high / low) ** share : low + share * (high - low)).toPrecision(3)));
+  });
 }
 
 const isSet = (bits: bigint, place: number): boolean => ((bits >> BigInt(place)) & 1n) === 1n;
@@ -96,7 +111,7 @@ const EVERY = 2000;
 const Base = (globalThis.HTMLElement ?? class {}) as typeof HTMLElement;
 
 export class Receipt extends Base {
-  /** Your words for the metrics, by id, in the language of the page. */
+  /** Your words for the metrics, by id, in the language of the page; by default their descriptions. */
   questions: { readonly [metric: string]: string } = {};
   #texts: Texts = TEXTS;
   #telemetry: Client | undefined;
@@ -189,10 +204,10 @@ export class Receipt extends Base {
         const explanation = await telemetry.explain(id);
         shared = explanation?.shared ?? shared;
         const words = explanation?.lines.join(" ") ?? texts.metricOff + (off[id] ?? disabled);
-        return [this.#named(id), this.#answers(metric), words];
+        return [this.#named(id, registry), this.#answers(metric), words];
       }),
     );
-    const reports = sent.map((report) => [this.#named(report.metric), report.period, this.#report(report, registry)]);
+    const reports = sent.map((report) => [this.#named(report.metric, registry), report.period, this.#report(report, registry)]);
     return [
       make("p", {}, texts.left(percent, month)),
       make("p", {}, texts.waiting(waiting)),
@@ -202,8 +217,9 @@ export class Receipt extends Base {
     ];
   }
 
-  #named(id: string): string {
-    return Object.hasOwn(this.questions, id) ? this.questions[id]! : id;
+  #named(id: string, { metrics }: Sheet): string {
+    if (Object.hasOwn(this.questions, id)) return this.questions[id]!;
+    return (Object.hasOwn(metrics, id) && metrics[id]!.description) || id;
   }
 
   #answers({ type, values, range, unit }: SheetMetric): string {

@@ -22,6 +22,7 @@ export interface Allowance {
 
 export interface SheetMetric {
   readonly off: string | null;
+  readonly description: string;
   readonly version: number;
   readonly type: string;
   readonly values: readonly Value[] | null;

@@ -46,6 +46,8 @@ test("each mistake is named at once, with what to do, and once", async () => {
     [number, "12", /^deniable: mean: undeclared: "12" is not declared: an answer is a number from /],
     ["set", "a", /^deniable: set: undeclared: "a" is not declared: an answer is a list or set of "a", /],
     ["set", ["a", "q"], /If a report is made now, it says "other" instead of "q", and the other options stay$/],
+    ["grr", 3, /^deniable: grr: undeclared: 3 is not declared: .*; did you mean "3\+"\? If a report/],
+    ["grr", 4, /^deniable: grr: undeclared: 4 is not declared: an answer is one of "0", "1–2", "3\+"\. If a report/],
     ["joint_set", ["a", "q"], /The whole answer is lost with "q": declare `other`, so that the other options stay\. If a report .* a random set/],
   ] as const) {
     const { record } = client();
@@ -136,7 +138,7 @@ test("https:// to a server without TLS on this machine is told", async () => {
   const { telemetry, record } = client({ dsn: HERE.replace("http:", "https:"), fetch });
   await record("grr", "0");
   assert.equal((await telemetry.flush()).why, "no_answer");
-  assert.match(said()[0]!, /^deniable: upload: no_tls: no answer came by https:\/\/; write http:\/\/ in the DSN/);
+  assert.match(said()[0]!, /^deniable: upload: no_answer: no answer came by https:\/\/; write http:\/\/ in the DSN/);
 });
 
 test("whatever drops an answer says so", async () => {
@@ -146,7 +148,7 @@ test("whatever drops an answer says so", async () => {
   for (const [options, line, times] of [
     [{}, /^deniable: grr: this_period: this answer was left out: this browser has already reported in this period; that is expected: /, 2],
     [{ consent: false }, /^deniable: all metrics: no_consent: nobody has agreed, .* call setConsent\(true\)/, 1],
-    [{ registry: poor }, /^deniable: grr: budget: there is no budget left for it now/, 1],
+    [{ registry: poor }, /^deniable: grr: budget: there is no budget left for it, and none later/, 1],
     [{ registry: over }, /^deniable: grr: expired: its collection has ended; /, 1],
     [{ registry: seldom }, /^deniable: grr: not_sampled: /, 1],
   ] as const) {
@@ -156,7 +158,7 @@ test("whatever drops an answer says so", async () => {
   }
   client({ state: "memory", caps: { epsilon: 0.25 } });
   await new Promise((resolve) => setTimeout(resolve, 100));
-  assert.ok(said().some((each) => each.startsWith("deniable: l_grr: off: the metric is off: needs a lasting state; leave out `state`, ")));
+  assert.ok(said().some((each) => each.startsWith("deniable: l_grr: off: the metric is off: needs a lasting state; it keeps its answer, and ")));
   assert.ok(said().some((each) => each.startsWith("deniable: grr: off: the metric is off: above `caps`; raise `caps` of init, ")));
   const { record } = client({ segments: {} });
   await record("subset", "dark");
@@ -204,4 +206,58 @@ test("a strict client throws them, wherever its server is", async () => {
   await assert.rejects(record("coin", true), /^TypeError: coin: the metric is off: the mechanism "coin" is not known here$/);
   assert.equal(await record("grr", "0"), true);
   assert.equal(await record("grr", "0"), false);
+});
+
+test("a budget that is not earned yet says when it is, and sends no metric in a circle", async () => {
+  const DAY = 86_400_000;
+  const { cost, month } = WIRE.metrics["l_grr"]!.allowance;
+  const registry = { ...WIRE, budget: { per_month: 5 * month, lifetime: 100 * month } };
+  let now = NOW;
+  class Forgetting extends Lasting {
+    override readonly forgets = true;
+  }
+  const state = new Forgetting(() => now);
+  const start = (): Client => client({ registry, state, now: () => now });
+  assert.ok(cost > 0);
+  assert.equal(await start().record("l_grr", "a"), false);
+  const line = /^deniable: l_grr: budget: it is asked in (\d+) days?, when its part of the budget is earned: .* is never asked before\. To see/;
+  assert.equal(line.exec(said()[0]!)?.[1], "6"); // a fifth of 30 days
+  assert.ok(!said().join().includes("memory"));
+  now += 6 * DAY - 1;
+  assert.equal(await start().record("l_grr", "a"), false);
+  assert.equal(line.exec(said()[0]!)?.[1], "1");
+  now += 1;
+  assert.equal(await start().record("l_grr", "a"), true);
+  await client({ registry, state: "memory" }).record("l_grr", "a");
+  assert.match(said()[0]!, /l_grr: off: .*; it keeps its answer, and `state: "memory"` forgets: leave out `state`, and a new browser is asked once/);
+});
+
+test("what is left of a month's budget says when there is more, and what was asked is not spent", async () => {
+  const [cost, next] = ["grr", "oue"].map((id) => WIRE.metrics[id]!.allowance.cost) as [number, number];
+  const registry = { ...WIRE, budget: { per_month: cost + next - 1, lifetime: 100 * (cost + next) } };
+  const { telemetry, record } = client({ registry });
+  assert.equal(await record("grr", "0"), true);
+  const spent = await telemetry.spent("2026-11");
+  assert.equal(await record("oue", "a"), false);
+  assert.match(said()[0]!, /^deniable: oue: budget: the month's budget is spent, and there is more in 10 days; raise `per_month`/); // 1 December
+  assert.deepEqual(await telemetry.spent("2026-11"), spent);
+});
+
+test("a flush says why an answer was dropped, once, and why the client is off", async () => {
+  const { telemetry, record } = client({ consent: false });
+  await record("grr", "0");
+  assert.deepEqual(await telemetry.flush(), { sent: 0, left: 0, why: "no_consent" });
+  assert.deepEqual(await telemetry.flush(), { sent: 0, left: 0, why: "" });
+  const wrong = client({ dsn: "https://pk_test@t.example/other" });
+  await wrong.record("grr", "0");
+  assert.deepEqual(await wrong.telemetry.flush(), { sent: 0, left: 0, why: 'the DSN is for "other", not "shop"' });
+});
+
+test("a number or a text that stands for a boolean is asked about", async () => {
+  const metric = { ...WIRE.metrics["grr"]!, type: "boolean", values: [false, true], none: null };
+  for (const [answer, meant] of [[1, true], ["false", false]] as const) {
+    const { record } = client({ registry: { ...WIRE, metrics: { "ui.dark": metric } } });
+    await record("ui.dark", answer);
+    assert.match(said()[0]!, new RegExp(`is not declared: .*; did you mean ${meant}\\?`));
+  }
 });

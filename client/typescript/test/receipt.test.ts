@@ -33,6 +33,17 @@ test("a report of a few options says yes or no of each", () => {
   }
 });
 
+test("a report of a number says the part of the range that it speaks for", () => {
+  const metric = WIRE.metrics["mean"]!;
+  const { blocks, length } = metric.constants as { blocks: number; length: number };
+  const [low, high] = metric.range!.map(Number) as [number, number];
+  const unit = metric.unit ? ` ${metric.unit}` : "";
+  const at = (point: number): string => String(Number((low + (point / (blocks * length)) * (high - low)).toPrecision(3)));
+  assert.equal(says("mean", 0, 0n), `${low}${unit}`);
+  assert.equal(says("mean", 0, 3n), `${low} to ${at(3)}${unit}`);
+  assert.equal(says("mean", 0, BigInt(metric.layout.width - 1)), `${high}${unit}`);
+});
+
 test("where a report names no answer only its bytes are shown", () => {
-  for (const id of ["local_hash", "mean"]) assert.equal(says(id, 0, 0n), null);
+  for (const id of ["local_hash"]) assert.equal(says(id, 0, 0n), null);
 });

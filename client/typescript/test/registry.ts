@@ -13,6 +13,7 @@ export default {
   "metrics": {
     "ui.theme": {
       "off": null,
+      "description": "d",
       "version": 1,
       "type": "categorical",
       "values": [
@@ -63,6 +64,7 @@ export default {
     },
     "ui.newsletter": {
       "off": null,
+      "description": "d",
       "version": 1,
       "type": "boolean",
       "values": [
@@ -112,6 +114,7 @@ export default {
     },
     "search.ms": {
       "off": null,
+      "description": "d",
       "version": 1,
       "type": "number",
       "values": null,
@@ -163,6 +166,7 @@ export default {
     },
     "tags": {
       "off": null,
+      "description": "d",
       "version": 1,
       "type": "set",
       "values": [
@@ -213,6 +217,7 @@ export default {
     },
     "word": {
       "off": null,
+      "description": "d",
       "version": 1,
       "type": "string",
       "values": null,
@@ -265,6 +270,7 @@ export default {
     },
     "id": {
       "off": null,
+      "description": "d",
       "version": 1,
       "type": "key",
       "values": null,
@@ -317,6 +323,7 @@ export default {
     },
     "often": {
       "off": null,
+      "description": "d",
       "version": 1,
       "type": "ordinal",
       "values": [
@@ -367,6 +374,7 @@ export default {
     },
     "both": {
       "off": null,
+      "description": "d",
       "version": 1,
       "type": "product",
       "values": [

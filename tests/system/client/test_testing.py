@@ -118,6 +118,88 @@ def test_wants_none(deniable_capture):
     assert done.stdout.count(words) == 1, done.stdout
 
 
+def test_a_tool_that_records_nothing_says_so(registry_file):
+    """Without a yes, in continuous integration, and with an opt-out: pytest shows the line of the tool and what to do."""
+    test = """
+import deniable
+from deniable.cli import Telemetry
+
+def run(ci=False, agree=False):
+    options = {"command": "shop", "ci": ci, "segments": {"platform": "linux"}}
+    telemetry = Telemetry("https://pk_a@t.example/shop", registry="metrics.toml", **options)
+    if agree:
+        telemetry.turn_on()
+    telemetry.record("ui.theme", "dark")
+
+def test_no_consent(deniable_capture):
+    run(ci=True)
+    assert len(deniable_capture.without_consent) == 1
+    assert deniable.flush().dropped == {"no_consent": 1}
+    assert deniable_capture.values("ui.theme") == ["dark"]
+
+def test_in_ci(deniable_capture):
+    run(agree=True)
+    assert deniable_capture.values("ui.theme") == ["dark"]
+
+def test_all_is_well(deniable_capture):
+    run(ci=True, agree=True)
+    assert deniable_capture.without_consent == []
+    assert deniable_capture.values("ui.theme") == ["dark"]
+
+def test_opt_out(deniable_capture, monkeypatch):
+    monkeypatch.setenv("DO_NOT_TRACK", "1")
+    run(ci=True, agree=True)
+    assert deniable_capture.values("ui.theme") == ["dark"]
+"""
+    done = run_pytest(registry_file.parent, test, CI="1")
+    assert "3 failed, 1 passed" in done.stdout, done.stdout
+    for words in (
+        "test_app.py:10: nobody has agreed, so nothing is recorded (ui.theme); call turn_on() of the Telemetry once the person",
+        "test_app.py:10: this is continuous integration (CI is set), so nothing is recorded (ui.theme); in a test, pass ci=True",
+        "test_app.py:10: DO_NOT_TRACK is set, so nothing is recorded (ui.theme); unset it for the test",
+    ):
+        assert done.stdout.count(words) == 1, done.stdout
+
+
+def test_a_failure_of_reports_that_wait_says_so(registry_file):
+    """Without a flush or a wait nothing has come yet; a test that passes says nothing."""
+    test = """
+import deniable
+
+def run():
+    deniable.init(registry="metrics.toml", consent=True, segments={"platform": "linux"})
+    deniable.record("ui.theme", "dark")
+
+def test_one(deniable_stub_server):
+    run()
+    assert len(deniable_stub_server.reports) == 1
+
+def test_none(deniable_stub_server):
+    run()
+    assert deniable_stub_server.reports == []
+"""
+    done = run_pytest(registry_file.parent, test)
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+    words = "1 report not sent yet: call deniable.flush(timeout=30) or wait() of the stub server before"
+    assert done.stdout.count(words) == 1, done.stdout
+
+
+def test_a_period_that_is_over_says_what_a_test_does(registry_file):
+    """A report that waits while the clock moves on is refused. What is said is no advice on the clock of the machine alone."""
+    test = """
+import deniable
+
+def test_months(deniable_stub_server, deniable_clock):
+    deniable.init(registry="metrics.toml", consent=True, segments={"platform": "linux"})
+    deniable.record("ui.theme", "dark")
+    deniable_clock.advance(days=62)
+    assert deniable.flush(30), "nothing came"
+"""
+    done = run_pytest(registry_file.parent, test)
+    assert "1 failed" in done.stdout, done.stdout
+    assert "else raise `grace`. In a test, flush before you move the clock on" in done.stdout, done.stdout
+
+
 def test_the_server_fixture(registry_file):
     """The stub server's fixture takes the registry in the root directory, and each test has a new device."""
     test = """

@@ -32,8 +32,8 @@ def text(page):
 def test_it_shows_what_is_asked_sent_and_left(page):
     """The questions with their answers, each report as it left, and the month's budget."""
     before = text(page)
-    assert "theme light; dark theme: at most 3 reports a week" in before
-    assert "habit a; b; c" in before
+    assert "Which theme do you use? light; dark At most 3 reports a week" in before
+    assert "What do you do most? a; b; c At most" in before
     assert "100%" in before
     assert "Nothing was sent from this browser yet." in before
     assert record(page)
@@ -41,7 +41,7 @@ def test_it_shows_what_is_asked_sent_and_left(page):
     page.evaluate("telemetry.flush()")
     after = text(page)
     (report,) = page.evaluate("telemetry.sent()")
-    assert re.search(rf"theme {report['period']} says “(light|dark)”, sent as bytes {report['payload']}", after)
+    assert re.search(rf"do you use\? {report['period']} says “(light|dark)”, sent as bytes {report['payload']}", after)
     assert after.count("In a month all answers together may give away") == after.count("With an upload the server sees") == 1
     assert "100%" not in after
     assert "Reports that wait to be sent: 0" in after

@@ -6,5 +6,5 @@ import type { Limit } from "./state.js";
 /** The lesser sample and the earlier end. */
 export const lesser = (one: Limit, other: Limit): Limit => ({
   sample: (Fraction.read(one.sample).isBelow(Fraction.read(other.sample)) ? one : other).sample,
-  until: [one.until, other.until].filter((day) => day !== null).sort()[0] ?? null,
+  until: [one.until, other.until].filter((day) => day).sort()[0] ?? null,
 });

@@ -69,7 +69,7 @@ export function respond(
   if (full || (state.responses[key] === undefined && exhausted)) {
     // Without room for another response the last one is reported again: silence would show that the answer has changed.
     const again = uses.at(-1) ?? kept.last;
-    if (again !== null && state.responses[again] !== undefined) {
+    if (again !== null && again in state.responses) {
       key = again;
       repeated = true;
     }

@@ -109,7 +109,7 @@ class Topic:
             return "it had too few reports, which are counted with a later period"
         days = days_of(spans, metric.period)
         if days is None:
-            return f"nothing of {metric.id} is published yet: {version.app.awaited(self.question.versions[0])}"
+            return f"nothing of {metric.id} is published yet: {version.app.why_nothing_yet(self.question.versions[0])}"
         if self._within:
             return f"nothing of {metric.id} is published of this time or segment"
         return f"nothing of {metric.id} is published in this range, but {in_words(days)}"

@@ -6,7 +6,8 @@ which has hashes only, and for each process an environment file that only its ow
 of the user ``probe`` has a file of its own, for ``ready.sh``: whether a server of the store is ready.
 
 With ``--keep deploy/private`` the new files say what the ones in use say, also what an operator added to them, and have new
-passwords and another key.
+passwords and another key. The first word is deploy/users.acl as shipped then too: a file in use has passwords that would stay
+valid, so it is refused.
 
 With ``--tls FILE`` the store speaks TLS; FILE is where each machine has its certificate, or that of its issuer.
 
@@ -91,11 +92,36 @@ def write(path: Path, text: str, mode: int = 0o600) -> None:
 
 
 def rules(path: str) -> str:
-    """Read the shipped users.acl."""
+    """Read the shipped users.acl. A hash that stood in it would open the store beside the new one."""
     try:
-        return Path(path).read_text("utf-8")
+        text = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise argparse.ArgumentTypeError(f"{path} cannot be read ({reason}): name deploy/users.acl, as shipped") from None
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.search(r"\s(?:[#>]|nopass\b)", line, re.IGNORECASE):
+            rule = "has a password already, which would stay valid beside the new one"
+        elif not re.match(r"user \S+ (?:on|off) resetpass ", line):
+            rule = "is not `user NAME on resetpass ...`"
+        else:
+            continue
+        raise argparse.ArgumentTypeError(f"{path}: line {number} {rule}: give deploy/users.acl, as shipped")
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"{path} has no users: give deploy/users.acl, as shipped")
+    return text
+
+
+def make(folder: Path, parser: argparse.ArgumentParser) -> None:
+    """Make the folder of the new files, or take an empty one."""
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        parser.error(f"--folder {folder} is not empty: name a new folder, so that no password is lost")
+    try:
+        folder.mkdir(mode=0o711, exist_ok=True)
+    except FileNotFoundError:
+        parser.error(f"--folder {folder}: there is no folder {folder.parent}: make it first")
     except OSError as error:
-        raise argparse.ArgumentTypeError(f"{path} cannot be read ({error.strerror}): name deploy/users.acl, as shipped") from None
+        parser.error(f"--folder {folder} cannot be made: {error.strerror}")
+    folder.chmod(0o711)  # also of a folder that was there: nobody else may write to it
 
 
 def main() -> None:
@@ -131,10 +157,7 @@ def main() -> None:
         sys.stdout.write(acl)
         sys.stderr.write("".join(f"{user} {password}\n" for user, password in passwords.items()))
         return
-    if arguments.folder.exists() and not (arguments.folder.is_dir() and not any(arguments.folder.iterdir())):
-        parser.error(f"--folder {arguments.folder} is not empty: name a new folder, so that no password is lost")
-    arguments.folder.mkdir(mode=0o711, exist_ok=True)
-    arguments.folder.chmod(0o711)  # also of a folder that was there: nobody else may write to it
+    make(arguments.folder, parser)
     metrics_key = token_hex(24)
     # The store's own user reads this one; 192 random bits cannot be found from their hash.
     write(arguments.folder / "users.acl", acl, 0o644)

@@ -24,7 +24,8 @@ def sentences(answer: Answer) -> list[str]:
     names = [each["name"] for each in answer.columns]
     segments = names[names.index("to") + 1 : names.index("value")] if "value" in names else []
     metrics = {each["id"]: each for each in answer.metrics}
-    return [f"{_reports(row, segments)}{_sentence(row, metrics[str(row['metric'])])}" for row in rows]
+    says = [f"{_reports(row, segments)}{_sentence(row, metrics[str(row['metric'])])}" for row in rows]
+    return list(dict.fromkeys(says))  # several rows of a group may say together that they detect nothing
 
 
 def _reports(row: Row, segments: list[str]) -> str:
@@ -34,6 +35,8 @@ def _reports(row: Row, segments: list[str]) -> str:
 
 def _sentence(row: Row, metric: dict[str, Any]) -> str:
     value, unit = str(row["value"]), str(row["unit"])
+    if unit == "share" and row["detected"] is False and _tells_nothing(row):
+        return f"{row['n']:,} {'report detects' if row['n'] == 1 else 'reports detect'} no answer."
     estimate, low, high = figures(row["estimate"], row["low"], row["high"], unit=unit)
     interval = f"({100 * float(row['level'] or 0):g}% interval {low} to {high})"
     if unit != "share":
@@ -42,6 +45,11 @@ def _sentence(row: Row, metric: dict[str, Any]) -> str:
     if metric["unit"] != "share":
         return f"{estimate} of answers are {_range(value)} {metric['unit']} {interval}."
     return f"\u201c{value}\u201d has a share of {estimate} {interval}."
+
+
+def _tells_nothing(row: Row) -> bool:
+    """Return whether the interval of a share has all shares that are possible."""
+    return float(row["low"] or 0) <= 0 and float(row["high"] or 0) >= 1
 
 
 def _range(text: str) -> str:

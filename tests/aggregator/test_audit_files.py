@@ -459,8 +459,22 @@ def test_the_command_lists(command):
     assert [line.split()[2:] for line in printed.splitlines()] == [
         ["key.revoked", "command", f"id={number:016x}"] for number in range(3)
     ]
-    assert command("list", "--event", "key.created") == (0, "", "")
+    assert command("list", "--event", "key.created") == (0, "", "no entry of key.created in the store\n")
     assert [json.loads(line)["number"] for line in command("list", "--json")[1].splitlines()] == [1, 2, 3]
+
+
+def test_the_list_says_which_entries_are_in_files(command, folder, monkeypatch):
+    """What was moved is not lost: a list without it says so, apart from the entries."""
+    begin = time.time
+    monkeypatch.setattr(time, "time", lambda: begin() + 5 * DAY)
+    assert command("rotate", "--to", folder, "--older-than", "2")[0] == 0
+    status, printed, said = command("list", "--event", "key.revoked")
+    assert (status, printed, said) == (
+        0,
+        "",
+        "no entry of key.revoked in the store; entries 1 to 3 were moved to files by `rotate`\n",
+    )
+    assert command("list")[2] == "1 entry in the store; entries 1 to 3 were moved to files by `rotate`\n"
 
 
 @pytest.fixture

@@ -199,7 +199,27 @@ def test_status_tells(store, store_url, capsys, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     assert (lines[1].split()[-2:], "0" in lines[1].split()[-1]) == (["memory", "-"], False)
     assert "shop: 1 batch waits; counting is held up by memory: `deniable doctor` says what to do" in lines
-    assert lines[-1] == "shop: how many are counted shows at 13:00 UTC or soon after, and results when a period has closed"
+    assert lines[-1] == (
+        "shop: how many are counted shows at 13:00 UTC or soon after, and results when a period closes "
+        "(of a metric without segments also in steps before that, unless `early` is false)"
+    )
+    assert main([*options, "--json"]) == 0
+    row = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert (row["counted"], row["counted_at"]) == (None, "2026-11-28T12:00Z")
+
+
+def test_status_of_a_trial_says_of_which_second_it_is(store, store_url, capsys, monkeypatch):
+    """Its number is up to a minute old, and beside what is published already it would look like a loss."""
+    monkeypatch.setenv("DENIABLE_APPS", "shop")
+    Pass(at=1_795_867_297, next=1_795_867_297, n=30).note(store)
+    options = ["status", "--redis-url", store_url, "--app", "shop"]
+    assert main(options) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "shop: the 30 reports were counted by 12:01:37 UTC, in periods that still take some; a worker looks again each minute"
+    )
+    assert main([*options, "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert (row["counted"], row["counted_at"]) == (30, "2026-11-28T12:01:37Z")
 
 
 @pytest.mark.parametrize(

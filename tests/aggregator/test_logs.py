@@ -123,10 +123,15 @@ def test_settings_come_from_the_environment():
 @pytest.mark.parametrize(
     ("level", "fields", "answering", "time"),
     [
-        ("WARNING", logs.OF_PROCESS, False, "2026-11-21T20:15:42Z"),
-        ("WARNING", {}, False, "2026-11-21T20:00Z"),
-        ("WARNING", logs.OF_PROCESS, True, "2026-11-21T20:00Z"),
-        ("INFO", logs.OF_PROCESS, False, "2026-11-21T20:00Z"),
+        ("WARNING", logs.OF_PROCESS, None, "2026-11-21T20:15:42Z"),
+        ("WARNING", {}, None, "2026-11-21T20:00Z"),
+        ("WARNING", logs.OF_PROCESS, "/v1/reports", "2026-11-21T20:00Z"),
+        ("WARNING", logs.OF_PROCESS, "/api/v1/metrics", "2026-11-21T20:00Z"),
+        ("WARNING", logs.OF_PROCESS, "/metrics", "2026-11-21T20:15:42Z"),
+        ("WARNING", logs.OF_PROCESS, "/readyz", "2026-11-21T20:15:42Z"),
+        ("WARNING", {}, "/readyz", "2026-11-21T20:00Z"),
+        ("INFO", logs.OF_PROCESS, None, "2026-11-21T20:00Z"),
+        ("INFO", logs.OF_PROCESS, "/readyz", "2026-11-21T20:00Z"),
     ],
 )
 def test_only_what_a_process_says_of_itself_has_a_second(monkeypatch, level, fields, answering, time):
@@ -134,6 +139,6 @@ def test_only_what_a_process_says_of_itself_has_a_second(monkeypatch, level, fie
     monkeypatch.setattr(logging.getLogger(), "level", getattr(logging, level))
     logging.getLogger().manager._clear_cache()
     if answering:
-        logs.begin(request="1", route="/v1/reports")
+        logs.begin(request="1", route=answering)
     moment = datetime(2026, 11, 21, 20, 15, 42, tzinfo=UTC).timestamp()
     assert as_json(record(created=moment, **fields))["time"] == time

@@ -43,6 +43,7 @@ def test_publishing(counted, real_redis, store_url, registry_file, capsys):
     assert main(command) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("shop: ui.theme@1: reports that wait: 5; needed: 1 report; the next release is due 20")
+    assert lines[0].endswith(" UTC, or a step earlier: when as many more have come, and a quarter of those published")
     assert lines[1].startswith("shop: export.used@1: reports that wait: 0;")
     assert lines[-1] == "0 published"
 

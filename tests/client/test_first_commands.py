@@ -161,7 +161,6 @@ def test_init_overwrites_nothing(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("metric", "answer", "values"),
     [
-        ("ui.theme", "purple", "one of the 4 declared values: light, dark, system, something else"),
         ("export.used", "perhaps", "an answer to export.used must be yes or no"),
     ],
 )
@@ -173,6 +172,40 @@ def test_explain_lists_the_values(tmp_path, monkeypatch, metric, answer, values)
         run(explain, metric, answer)
     assert str(caught.value).endswith(values)
     assert answer not in str(caught.value)
+
+
+def test_explain_of_what_counts_as_something_else(tmp_path, monkeypatch, capsys):
+    """It is said as what it counts, and what it may have meant, and then explained."""
+    monkeypatch.chdir(tmp_path)
+    run(init)
+    capsys.readouterr()
+    assert run(explain, "ui.theme", "darkk") == 0
+    assert capsys.readouterr().out.startswith(
+        "'darkk' is not declared, so it counts as 'something else'; did you mean 'dark'?\nui.theme"
+    )
+
+
+def test_explain_names_the_option_that_is_none(tmp_path, capsys):
+    """Without `other` it is refused, with the form of an answer; a list in brackets also with it. No option is an answer."""
+    path = tmp_path / "metrics.toml"
+    keys = {"type": "set", "values": ["news", "comedy", "rest"], "epsilon": 1, "period": "month"}
+    path.write_text(registry_toml(metric_toml("used", **keys), metric_toml("open", **keys, other="rest")), "utf-8")
+    form = "write options with commas, such as news,comedy, and '' for none. The options are news, comedy, rest"
+    for metric, answer, option in [("used", "news,cooking", "cooking"), ("open", '["news"', '["news"'), ("open", "[]", "[]")]:
+        with pytest.raises(ConfigurationError) as caught:
+            run(explain, metric, answer, "--registry", path)
+        assert str(caught.value).startswith(f"{option!r} is no option of {metric}")
+        assert str(caught.value).endswith(f": {form}")
+    assert run(explain, "open", "news,cooking", "--registry", path) == 0
+    assert capsys.readouterr().out.startswith("'cooking' is not declared, so it counts as 'rest'\nopen")
+    assert run(explain, "used", "", "--registry", path) == 0
+    assert "A report of this answer might look like this" in capsys.readouterr().out
+
+
+def test_explain_needs_a_metric_only(capsys):
+    with pytest.raises(SystemExit):
+        run(explain)
+    assert capsys.readouterr().err.endswith("the following arguments are required: METRIC\n")
 
 
 def test_explain_of_an_answer_of_several_words(tmp_path):

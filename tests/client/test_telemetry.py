@@ -430,6 +430,15 @@ def by_typer(telemetry, words):
     return app(words, standalone_mode=False) or 0
 
 
+def test_a_tool_has_one_name(tmp_path):
+    """What a person types, also where its app has another name at the server."""
+    tool = Telemetry("https://key@telemetry.example.org/backup-tool", registry=tmp_path / "metrics.toml", command="backup")
+    said = tool.status() + tool._question()
+    assert "Telemetry of backup is off" in said
+    assert "May backup count" in said
+    assert "backup-tool" not in said
+
+
 @pytest.mark.parametrize("way", [by_argparse, by_click, by_typer])
 def test_the_command(telemetry, way, capsys):
     """It turns telemetry on and off, says which it is, and shows what is asked and was sent, in each library."""

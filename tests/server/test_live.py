@@ -7,7 +7,7 @@ import re
 import time
 from base64 import b64encode
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
 from threading import Event
@@ -480,7 +480,11 @@ def test_the_page_of_health(shop, admin, browse):
 def test_the_strip_says_of_what_reports_were_refused(shop, browse, monkeypatch):
     """Of which metrics within a day, as of the last full hour: for a read key as well, without any number."""
     get = browse(READ)
-    assert '<dt>Refused</dt><dd class="ok">none within a day</dd>' in get("/").get_data(as_text=True)
+    begin = time.time()
+    hour = datetime.fromtimestamp(begin - begin % 3600, UTC)
+    until = f"none in the day to {hour:%H:%M} UTC; this hour shows at {hour + timedelta(hours=1):%H:%M}"
+    monkeypatch.setattr("deniable_aggregator.store.Store.now", lambda _: begin)
+    assert f'<dt>Refused</dt><dd class="ok">{until}</dd>' in get("/").get_data(as_text=True)
     shop.post(
         {
             "format": 1,
@@ -488,8 +492,8 @@ def test_the_strip_says_of_what_reports_were_refused(shop, browse, monkeypatch):
             "groups": [shop.group("plugin", [0] * 23, version=7), shop.group("plugin", [0], metric="gone")],
         }
     )
-    assert "none within a day" in get("/").get_data(as_text=True)  # of this hour nothing is said
-    later = time.time() + 3600
+    assert until in get("/").get_data(as_text=True)  # of this hour nothing is said
+    later = begin + 3600
     monkeypatch.setattr("deniable_aggregator.store.Store.now", lambda _: later)
     page = get("/").get_data(as_text=True)
     assert '<dt>Refused</dt><dd class="no">reports of a metric that is not declared and plugin</dd>' in page

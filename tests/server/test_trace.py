@@ -108,3 +108,9 @@ def test_a_bug_is_logged_with_its_request(served, events, monkeypatch):
     assert answered["code"] == "internal"
     assert "canary" not in json.dumps(events)
     assert logs.current() == {}
+
+
+def test_probes_are_addresses_of_a_server(served):
+    """A line of what these find has its second, so none of them may take uploads."""
+    rules = {rule.rule: rule.methods for rule in served.http.application.url_map.iter_rules()}
+    assert {probe: rules[probe] - {"HEAD", "OPTIONS"} for probe in logs.PROBES} == {"/metrics": {"GET"}, "/readyz": {"GET"}}

@@ -113,6 +113,20 @@ def test_a_rollout(shop):
     assert "1,760 reports published" in shop.get("/").get_data(as_text=True)
 
 
+def test_what_versions_do_not_detect_together_is_muted(shop):
+    """A share that may be 0 is not printed as a finding."""
+    day = (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
+    for name, light in (("theme@1", b"\0"), ("theme@2", b"\1")):  # each report names it, so that the share of "dark" is below 0
+        question = shop.app.find(name)
+        made = {"version": question.metric.version, "fingerprint": question.fingerprint, "period": day}
+        accepted(shop, shop.group("theme", [0], count=150, payloads=b64encode(light * 150).decode(), **made))
+    shop.drain(days=4)
+    estimates = shop.get("/api/v1/metrics/theme").get_json()["merged"]["estimates"]
+    page = shop.get("/m/theme").get_data(as_text=True).partition("Versions 2 and 1 together")[2].partition("</section>")[0]
+    muted = set(re.findall(r'<tr class="faint">\s*<th scope="row"><bdi>(\w+)</bdi><span class="unseen"> \(not detected\)', page))
+    assert muted == {"dark"} == {row["value"] for row in estimates if row["interval"][0] <= 0}
+
+
 def answer_of(shop, status=200, **query):
     """Ask a query."""
     answer = shop.http.post("/api/v1/query", json=query, headers={"Authorization": f"Bearer {READ}"})

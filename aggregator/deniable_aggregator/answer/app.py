@@ -122,6 +122,12 @@ class AppMetrics:
         begins, _ = bounds(name, metric.period)
         return None if self.trial or metric.expired(begins.date()) else metric.closes(name)
 
+    def why_nothing_yet(self, declared: Declared) -> str:
+        """Say what is awaited of a metric of which nothing is published."""
+        if self.trial:
+            return "no report has been counted yet; in a trial each shows at once"
+        return self.awaited(declared)
+
     def awaited(self, declared: Declared) -> str:
         """Say how many reports the next release needs, and when it is due. The words do not depend on how many came."""
         least, due = declared.metric.min_reports, self.next_release(declared)

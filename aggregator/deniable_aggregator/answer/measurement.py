@@ -116,7 +116,7 @@ def measure(
         else f"nothing of {metric.id} is published in this range"
         if dates and periods
         else why_absent(
-            metric.id, period, periods, metric.period, "" if cell and version.cells else app.awaited(version.declared)
+            metric.id, period, periods, metric.period, "" if cell and version.cells else app.why_nothing_yet(version.declared)
         ),
     )
 

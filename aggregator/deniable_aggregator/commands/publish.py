@@ -46,8 +46,12 @@ def publish(parser: argparse.ArgumentParser) -> Run:
             for declared, came in publisher.unpublished():
                 metric = declared.metric
                 due = metric.closes(metric.next_to_close(datetime.now(UTC)))
+                early = loaded[store.app].publication.early and not metric.segments
+                step = ", or a step earlier: when as many more have come, and a quarter of those published" if early else ""
                 wait = f"reports that wait: {came:,}; needed: {declared.needed}"
-                print(f"{store.app}: {metric.id}@{metric.version}: {wait}; the next release is due {due:%Y-%m-%d %H:%M} UTC")
+                print(
+                    f"{store.app}: {metric.id}@{metric.version}: {wait}; the next release is due {due:%Y-%m-%d %H:%M} UTC{step}"
+                )
         print(f"{number} published")
         return 0
 

@@ -52,8 +52,7 @@ def status(parser: argparse.ArgumentParser) -> Run:
             for row in rows:
                 print(json.dumps(row))
         else:
-            cells_of = [_without_zero(row, last) for row, last in zip(rows, passes.values(), strict=True)]
-            table = [list(_COLUMNS.values()), *([_text(row[name]) for name in _COLUMNS] for row in cells_of)]
+            table = [list(_COLUMNS.values()), *([_text(row[name]) for name in _COLUMNS] for row in rows)]
             widths = [max(map(len, column)) for column in zip(*table, strict=True)]
             for cells in table:
                 print("  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)))
@@ -86,23 +85,26 @@ def _verdict(state: Health) -> str:
 
 def _since(last: Pass) -> str:
     """Say of when the number of counted reports is: one of an hour ago looks like a loss."""
-    at, then = (f"{datetime.fromtimestamp(moment, UTC):%H:%M}" for moment in (last.at, last.next))
+    then = f"{datetime.fromtimestamp(last.next, UTC):%H:%M}"
     if last.to_come:
-        return f"how many are counted shows at {then} UTC or soon after, and results when a period has closed"
-    later = f"; what was counted since then shows at {then} or soon after" if last.next > last.at else ""
-    return f"the {plural(last.n, 'report')} were counted by {at} UTC, in periods that still take some{later}"
-
-
-def _without_zero(row: dict[str, object], last: Pass | None) -> dict[str, object]:
-    """Return a row as the table has it: a number that is 0 because none was made yet looks like a loss."""
-    return row | {"counted": None} if last and last.to_come else row
+        results = "results when a period closes (of a metric without segments also in steps before that, unless `early` is false)"
+        return f"how many are counted shows at {then} UTC or soon after, and {results}"
+    counted = f"the {plural(last.n, 'report')} {'was' if last.n == 1 else 'were'} counted by"
+    open_ = "in periods that still take some"
+    moment = datetime.fromtimestamp(last.at, UTC)
+    if last.of_trial:
+        return f"{counted} {moment:%H:%M:%S} UTC, {open_}; a worker looks again each minute"
+    return f"{counted} {moment:%H:%M} UTC, {open_}; what was counted since then shows at {then} or soon after"
 
 
 def _counted(last: Pass | None) -> dict[str, object]:
     """Return how many reports were counted, when their sums were last copied."""
-    # Every full hour at most: two looks that are a report apart would show that it came.
-    at = f"{datetime.fromtimestamp(last.at, UTC):%Y-%m-%dT%H:%MZ}" if last else None
-    return {"counted": last and last.n, "counted_at": at}
+    if last is None:
+        return {"counted": None, "counted_at": None}
+    # Every full hour at most, but in a trial: two looks that are a report apart would show that it came.
+    at = f"{datetime.fromtimestamp(last.at, UTC):{'%Y-%m-%dT%H:%M:%SZ' if last.of_trial else '%Y-%m-%dT%H:%MZ'}}"
+    # A number that is 0 because none was made yet would look like a loss.
+    return {"counted": None if last.to_come else last.n, "counted_at": at}
 
 
 def _text(value: object) -> str:

@@ -5,7 +5,8 @@ its places in the code, because its message may quote a client. Only errors in o
 
 The time of a record is its hour, so that no log shows when an upload came. A record `OF_PROCESS` has its second: of a
 file that was refused, or of the store as a worker sees it. It has none while a request is answered, as its time would be that of
-the request; and none where each request has a line, as the lines around it would be bounded by it. No record has a duration.
+the request, unless a machine of the operator asks (`PROBES`), which sends no upload. And it has none where each request has a
+line, as the lines around it would be bounded by it. No record has a duration.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ answer, the code of the problem, and the app.
 
 OF_PROCESS: Final = {"of_process": True}
 """``extra`` of a record that a process writes about itself."""
+
+PROBES: Final = frozenset({"/metrics", "/readyz"})
+"""Rules of the addresses that only machines of the operator ask."""
 
 _context: ContextVar[dict[str, Any] | None] = ContextVar("deniable_log_context", default=None)
 
@@ -90,7 +94,8 @@ class _Formatter(logging.Formatter):
 def _is_precise(record: logging.LogRecord) -> bool:
     """Return whether a record may show its second."""
     quiet = logging.getLogger().getEffectiveLevel() >= logging.WARNING  # else each request has a line
-    return getattr(record, "of_process", False) and quiet and not current()
+    carried = current()
+    return getattr(record, "of_process", False) and quiet and (not carried or carried.get("route") in PROBES)
 
 
 def _described(error: BaseException) -> dict[str, str]:

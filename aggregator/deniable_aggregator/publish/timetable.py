@@ -13,14 +13,19 @@ if TYPE_CHECKING:
 class Pass(NamedTuple):
     """A pass in which all sums of an app were copied."""
 
-    at: int  # Unix time of its minute
-    next: int  # Unix time from which the next one is due
+    at: int  # Unix time of its minute; in a trial of its second
+    next: int  # Unix time from which the next one is due; in a trial the same as `at`
     n: int  # reports of the sums
 
     @property
     def to_come(self) -> bool:
         """Whether nothing was counted yet when it was made, and another one comes."""
-        return not self.n and self.next > self.at
+        return not self.n and not self.of_trial
+
+    @property
+    def of_trial(self) -> bool:
+        """Whether it is of a trial, which waits for no full hour."""
+        return self.next <= self.at
 
     @classmethod
     def last(cls, store: Store) -> Pass | None:

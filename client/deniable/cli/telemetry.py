@@ -64,6 +64,7 @@ class Telemetry:
         self.version = version
         self.command = command or Path(sys.argv[0]).name
         self.app = (dsn or os.environ.get("DENIABLE_DSN", "")).rpartition("/")[2] or self.command
+        self._name = command or self.app  # as people read it
         self._dsn, self._registry, self._ci = dsn, registry, ci
         self._options = {"exit": exit, **options}
         self._client: Client | None = None
@@ -283,7 +284,7 @@ class Telemetry:
         """Say whether telemetry is on, and how to change that."""
         variable = switch() or (None if self._ci else ci_variable())
         change = f"unset {variable}" if variable else f"{self.command} telemetry {'on' if state.startswith('off') else 'off'}"
-        return f"Telemetry of {self.app} is {state}. To change it: {change}"
+        return f"Telemetry of {self._name} is {state}. To change it: {change}"
 
     def _questions(self) -> list[str]:
         registry = self._loaded()
@@ -300,7 +301,7 @@ class Telemetry:
     def _question(self) -> str:
         return "\n".join(
             [
-                f"May {self.app} count how it is used? It would ask:",
+                f"May {self._name} count how it is used? It would ask:",
                 *self._questions(),
                 "Before an answer leaves this device, it is changed at random. So no single report proves anything about you:",
                 "you could as well have given another answer. Many reports of one answer show more, though never for certain.",

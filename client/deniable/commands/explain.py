@@ -15,16 +15,20 @@ from deniable.registry import load
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from typing import Any
 
     from deniable.commands.parser import Run
     from deniable.registry import Metric
 
 
+_BRACKETS = frozenset('[]{}"')  # somebody wrote a list
+
+
 def explain(parser: argparse.ArgumentParser) -> Run:
     """``deniable explain METRIC [ANSWER] [--registry FILE]``."""
     parser.add_argument("metric", metavar="METRIC")
-    about = "to draw an example of a report for; of a set or a product with commas, such as news,comedy"
-    parser.add_argument("answer", nargs="*", metavar="ANSWER", help=about)
+    about = "to draw an example of a report for; of a set or a product with commas, such as news,comedy; of a set '' for none"
+    parser.add_argument("answer", nargs="*", default=[], metavar="ANSWER", help=about)
     parser.add_argument("--registry", default=REGISTRY, metavar="FILE", help=f"default: {REGISTRY}")
 
     def run(arguments: argparse.Namespace) -> int:
@@ -41,16 +45,37 @@ def explain(parser: argparse.ArgumentParser) -> Run:
             if fault.metric == arguments.metric:
                 raise ConfigurationError(f"{fault}. Nothing is recorded of it")
         try:
-            explanation = Explanation.of(declared, arguments.metric, admission.budget, answer)
+            counted = [] if answer is None or metric.open else _undeclared(metric, answer)
+            explanation = Explanation.of(declared, arguments.metric, admission.budget, answer, instead=bool(counted))
         except ParameterError as error:
             if answer is None or metric.open:
                 raise
-            meant = did_you_mean(written, [value for value in metric.values if isinstance(value, str)])
+            meant = did_you_mean(written, _texts(metric))
             raise ConfigurationError(f"{metric.kind.allowed(metric, error.rule)}{meant}") from None
+        for word in counted:
+            print(f"{word!r} is not declared, so it counts as {metric.other!r}{did_you_mean(word, _texts(metric))}")
         print(explanation)
         return 0
 
     return run
+
+
+def _texts(metric: Metric) -> list[str]:
+    """Return the declared values that are texts."""
+    return [value for value in metric.values if isinstance(value, str)]
+
+
+def _undeclared(metric: Metric, answer: Any) -> list[str]:
+    """Return what is not declared of an answer and counts as `other`. Refuse an option where there is no `other`."""
+    words = answer if metric.kind.options else [answer]
+    missing = [word for word in words if isinstance(word, str) and word not in metric.values]
+    if metric.kind.options and missing and (metric.other is None or any(set(word) & _BRACKETS for word in missing)):
+        form = f"write options with commas, such as {','.join(map(str, metric.values[:2]))}, and '' for none"
+        raise ConfigurationError(
+            f"{missing[0]!r} is no option of {metric.id}{did_you_mean(missing[0], _texts(metric))}: {form}. The options are "
+            f"{', '.join(map(str, metric.values))}"
+        )
+    return missing if metric.other is not None else []
 
 
 def _written(metric: Metric, words: Sequence[str]) -> str | None:

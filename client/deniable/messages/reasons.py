@@ -34,7 +34,10 @@ _KEY = "write a key into the DSN that the server knows, such as the one that `de
 _FORGED = "the SDK makes no such report: look for what changes uploads on their way, or for another client"
 _VERSIONS = "the SDK makes no such upload: look for a proxy that changes it, or bring SDK and server to one version"
 _KEPT = "the reports are kept, and sent again later"
-_OURS = "give the server the metrics.toml of this app, and start it again; its log says if the file cannot be used"
+_OURS = (
+    "give the server the metrics.toml of this app, which `deniable serve` reads by itself and other servers at a restart; "
+    "its log says if the file cannot be used"
+)
 _ONCE_MORE = "to record once more, start with an empty state directory (state= or DENIABLE_STATE_DIR)"
 
 ANSWERS: Mapping[str, Reason] = {

@@ -151,7 +151,10 @@ def _remedy(agreement: Agreement, path: str) -> str:
     if {each.role for each in agreement.running if each not in agreement.differing} & {each.role for each in agreement.differing}:
         other = "others of their kind have loaded this file, so they probably load another one: compare their DENIABLE_REGISTRY"
         return "; ".join([*first, f"{other}, and the files on both machines", "if it is the same file: " + named[0], *named[1:]])
-    stays = "if this finding stays for longer than a minute, they load another file: look at their DENIABLE_REGISTRY"
+    stays = (
+        "if this finding stays for longer than a minute, they load another file: look at their DENIABLE_REGISTRY (one that ended "
+        "within the last minute is still named)"
+    )
     return "; ".join([*first, *named, back, stays])
 
 

@@ -147,6 +147,43 @@ def test_passwords_are_never_overwritten(private):
     assert {path: path.read_text() for path in private.folder.iterdir()} == before
 
 
+def test_no_old_password_stays_valid(private, tmp_path):
+    """The file in use has hashes. They would open the store beside the new ones, so it is refused, and nothing is written."""
+    used = private.folder / "users.acl"
+    command = [sys.executable, DEPLOY / "passwords.py", used, "--folder", tmp_path / "new", "--keep", private.folder]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert "line 2 has a password already, which would stay valid beside the new one: give deploy/users.acl" in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("user more on resetpass >secret +@all", "line 1 has a password already"),
+        ("user more on nopass +@all", "line 1 has a password already"),
+        ("user more on +@all", "line 1 is not `user NAME on resetpass ...`"),
+        ("", "has no users"),
+    ],
+)
+def test_users_that_would_get_no_new_password_are_refused(tmp_path, line, words):
+    """Who would keep another password, or have none, is named."""
+    acl = tmp_path / "users.acl"
+    acl.write_text(line)
+    command = [sys.executable, DEPLOY / "passwords.py", acl, "--show"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, words in done.stderr) == (2, "", True)
+
+
+def test_a_missing_parent_folder_is_named(tmp_path):
+    """No traceback, and no folder with rights that nobody chose."""
+    command = [sys.executable, DEPLOY / "passwords.py", DEPLOY / "users.acl", "--folder", tmp_path / "one" / "two"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert f"there is no folder {tmp_path / 'one'}: make it first" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("store", ["store:6390", "one:6379,two:6379,three:6379"])
 def test_passwords_are_renewed_and_all_else_is_kept(tmp_path, store):
     """What an operator wrote into the files in use is in the new ones, too; no password is."""

@@ -109,10 +109,16 @@ class Topic:
             return "it had too few reports, which are counted with a later period"
         days = days_of(spans, metric.period)
         if days is None:
-            return f"nothing of {metric.id} is published yet: {version.app.awaited(self.question.versions[0])}"
+            return f"nothing of {metric.id} is published yet: {version.app.why_nothing_yet(self.question.versions[0])}"
         if self._within:
-            return f"nothing of {metric.id} is published of this time or segment"
+            return f"nothing of {metric.id} is published of {self._named(words, name)}"
         return f"nothing of {metric.id} is published in this range, but {in_words(days)}"
+
+    def _named(self, words: Words, name: str | None) -> str:
+        """Name a group of rows, as far as anything names it: its period, and its segments."""
+        cells = self.question.cells[self.versions[0].declared.definition]
+        parts = [*([name] if name else []), *(f"{segment}={word}" for segment, word in zip(cells.dimensions, words, strict=True))]
+        return ", ".join(parts) or "this time"
 
 
 def _periods(side: Selection, first: str, last: str, length: str) -> int:

@@ -72,7 +72,8 @@ class ValueBar:
     estimate: str
     interval_text: str
     simultaneous_text: str
-    faint: bool  # whether the value was not detected, tested together with all values
+    # Whether the value was not detected, tested together with all values; of shares that are not tested, by the own interval.
+    faint: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,5 +219,5 @@ def _bar(row: ValueShare, scale: Scale, places: int) -> ValueBar:
         estimate=percent(frequency, places),
         interval_text=percent_range(row.interval, places),
         simultaneous_text=percent_range(row.simultaneous, places),
-        faint=isinstance(row, ValueEstimate) and not row.detected,
+        faint=not (row.detected if isinstance(row, ValueEstimate) else row.interval[0] > 0),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable_aggregator.answer import figures
@@ -45,7 +45,7 @@ def lights(app: App, known: Mapping[Definition, Summary], refused: Mapping[str, 
         worker = Light("Worker", "counting is held up", "no") if state.held_up else Light("Worker", "counting", "ok")
     else:
         worker = Light("Worker", "none runs, and uploads wait", "no") if state.backlog else Light("Worker", "none runs", "wait")
-    return [*listed, worker, _refused(refused)]
+    return [*listed, worker, _refused(app, refused)]
 
 
 def refused_lately(app: App) -> dict[str, str]:
@@ -57,10 +57,14 @@ def refused_lately(app: App) -> dict[str, str]:
     return {each.metric: each.code for each in hours if now - each.last <= _DAY}
 
 
-def _refused(codes: Mapping[str, str]) -> Light:
+def _refused(app: App, codes: Mapping[str, str]) -> Light:
     recent = sorted(codes)
     if not recent:
-        return Light("Refused", "none within a day", "ok")
+        if app.trial:
+            return Light("Refused", "none within a day", "ok")
+        full = datetime.fromtimestamp(app.store.now(), UTC).replace(minute=0, second=0, microsecond=0)
+        until, then = full, full + timedelta(hours=1)
+        return Light("Refused", f"none in the day to {until:%H:%M} UTC; this hour shows at {then:%H:%M}", "ok")
     if len(recent) > _MOST_NAMED:
         return Light("Refused", f"reports of {len(recent)} metrics", "no")
     return Light("Refused", f"reports of {figures.listed([each or 'a metric that is not declared' for each in recent])}", "no")

@@ -1,0 +1,29 @@
+"""What `deniable query` says of few rows, where these tell nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from deniable_query.sentences import sentences
+
+
+class Rows:
+    """An answer by disk, of a question of yes or no."""
+
+    def __init__(self, **row):
+        self.columns = [{"name": name} for name in ("metric", "from", "to", "disk", "value", "n")]
+        self.metrics = [{"id": "failed", "unit": "share", "scale": "linear"}]
+        about = {"metric": "failed", "disk": "ssd", "unit": "share", "level": 0.95, "n": 2, "detected": False}
+        self.rows = [about | {"value": value} | row for value in ("yes", "no")]
+
+
+@pytest.mark.parametrize(("n", "words"), [(1, "1 report detects"), (2, "2 reports detect")])
+def test_what_is_not_detected_has_no_share(n, words):
+    """As without a breakdown: an impossible share is no finding. It is said once of a group."""
+    assert sentences(Rows(n=n, estimate=-0.58, low=-0.58, high=1.24)) == [f"disk=ssd: {words} no answer."]
+
+
+def test_what_rows_tell_is_said():
+    assert sentences(Rows(n=9000, estimate=0.4, low=0.39, high=0.41, detected=True))[0] == (
+        "disk=ssd: \u201cyes\u201d has a share of 40.00% (95% interval 39.00% to 41.00%)."
+    )

@@ -468,8 +468,8 @@ def test_the_list_says_which_entries_are_in_files(command, folder, monkeypatch):
     begin = time.time
     monkeypatch.setattr(time, "time", lambda: begin() + 5 * DAY)
     assert command("rotate", "--to", folder, "--older-than", "2")[0] == 0
-    status, printed, said = command("list", "--event", "key.revoked")
-    assert (status, printed, said) == (
+    status, printed, warning = command("list", "--event", "key.revoked")
+    assert (status, printed, warning) == (
         0,
         "",
         "no entry of key.revoked in the store; entries 1 to 3 were moved to files by `rotate`\n",

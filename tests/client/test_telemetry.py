@@ -433,10 +433,10 @@ def by_typer(telemetry, words):
 def test_a_tool_has_one_name(tmp_path):
     """What a person types, also where its app has another name at the server."""
     tool = Telemetry("https://key@telemetry.example.org/backup-tool", registry=tmp_path / "metrics.toml", command="backup")
-    said = tool.status() + tool._question()
-    assert "Telemetry of backup is off" in said
-    assert "May backup count" in said
-    assert "backup-tool" not in said
+    texts = tool.status() + tool._question()
+    assert "Telemetry of backup is off" in texts
+    assert "May backup count" in texts
+    assert "backup-tool" not in texts
 
 
 @pytest.mark.parametrize("way", [by_argparse, by_click, by_typer])

@@ -118,8 +118,8 @@ def test_what_versions_do_not_detect_together_is_muted(shop):
     day = (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
     for name, light in (("theme@1", b"\0"), ("theme@2", b"\1")):  # each report names it, so that the share of "dark" is below 0
         question = shop.app.find(name)
-        made = {"version": question.metric.version, "fingerprint": question.fingerprint, "period": day}
-        accepted(shop, shop.group("theme", [0], count=150, payloads=b64encode(light * 150).decode(), **made))
+        about = {"version": question.metric.version, "fingerprint": question.fingerprint, "period": day}
+        accepted(shop, shop.group("theme", [0], count=150, payloads=b64encode(light * 150).decode(), **about))
     shop.drain(days=4)
     estimates = shop.get("/api/v1/metrics/theme").get_json()["merged"]["estimates"]
     page = shop.get("/m/theme").get_data(as_text=True).partition("Versions 2 and 1 together")[2].partition("</section>")[0]

@@ -127,11 +127,11 @@ def _print(log: AuditLog, verification: Verification) -> None:
 
 
 def _list(log: AuditLog, event: str | None, *, as_json: bool) -> int:
-    begins = found = 0  # number of the first entry in the store; entries that are listed
+    begins = number = 0  # number of the first entry in the store; entries that are listed
     for line in log.lines(log.first()):
         entry = intact_entry(line)
         begins = begins or (entry.number if entry else 0)
-        found += entry is not None and event in (None, entry.event)
+        number += entry is not None and event in (None, entry.event)
         if entry is None:
             print("no entry; ask `deniable audit-log verify`", file=sys.stderr)
         elif event in (None, entry.event):
@@ -140,10 +140,10 @@ def _list(log: AuditLog, event: str | None, *, as_json: bool) -> int:
                 line.decode() if as_json else f"{entry.number:>8}  {entry.moment}  {entry.event:<18} {entry.actor:<20} {details}"
             )
     moved = f"; entries 1 to {begins - 1} were moved to files by `rotate`" if begins > 1 else ""
-    if not found or moved:
+    if not number or moved:
         which = f"of {event} " if event else ""
         print(
-            f"{plural(found, 'entry')} {which}in the store{moved}" if found else f"no entry {which}in the store{moved}",
+            f"{plural(number, 'entry')} {which}in the store{moved}" if number else f"no entry {which}in the store{moved}",
             file=sys.stderr,
         )
     return 0

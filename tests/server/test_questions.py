@@ -92,7 +92,7 @@ def test_each_question_has_its_answer(server, capsys):
         exec(code, space)
         answers.append(list(space.get("rows", ())))
         assert capsys.readouterr().out or not answers[-1]
-    _, shares, change, grown, medians, ranges, moved, arms, crossed, sites, trend, nobody, absent, total, people, real, _ = (
+    _, shares, change, grown, medians, ranges, moved, arms, crossed, sites, trend, nobody, absent, total, people, real, _, _ = (
         answers
     )
     assert all(near(row, DARK[row["platform"]] + 2 * RISE) for row in shares if row["n"])

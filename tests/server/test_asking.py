@@ -1013,7 +1013,7 @@ def test_a_figure_on_a_logarithmic_scale_stays_in_its_range():
     about = {"id": "backup", "scale": "log", "range": [1.0, 7200.0]}
     columns = [{"name": "value"}, {"name": "n"}]
     _, figures_ = lines(Answer([row], columns, [about], trial=False))
-    assert figures_.split() == ["geometric_mean", "1.0", "s", "1.0", "s", "7,200", "s", "4"]
+    assert figures_.split() == ["geometric_mean", "1", "s", "1", "s", "7,200", "s", "4"]
     _, figures_ = lines(Answer([row], columns, [about | {"scale": "linear"}], trial=False))
     assert "740,000 s" in figures_  # unbiased, as shares are
 

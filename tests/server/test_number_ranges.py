@@ -242,7 +242,7 @@ def test_the_answer_about_a_metric_says_what_the_range_was_rounded_to(shop):
     ("metric", "exact", "words"),
     [
         ("stars", [1, 2, 3, 4], "An end is exact at each value that answers have. One between two values means the lower one."),
-        ("wait", [], r"No end is exact: answers within [\d.]+ ms of it may count on either side\. .* `step` in the registry .*"),
+        ("wait", [], r"No end is exact: answers within [\d.]+ ms of it may count on either side\. .* “step” in the registry .*"),
         ("kept", [], r"Devices report \d+ parts\. An end is exact between two parts; any other is rounded to one of these\."),
     ],
 )

@@ -102,13 +102,15 @@ class Arm(NamedTuple):
 
 
 def default_sides(measured: Measurement) -> tuple[str, str] | None:
-    """Choose two sides: the last period, and the one before that is like it; or two segments."""
+    """Choose two sides: the last closed period, and the one before that is like it; or two segments."""
     return default_periods(measured) or next(iter(pairs_of_segments(measured.segments)), None)
 
 
 def default_periods(measured: Measurement) -> tuple[str, str] | None:
-    """Choose the last period, and the one before that is like it; None if fewer than two are published."""
+    """Choose the last closed period, and the one before that is like it; None if fewer than two are published."""
     names, length = [span.last for span in measured.periods], measured.period_length
+    if not measured.closed and len(names) > 2:  # noqa: PLR2004 - of the open period, more reports may come
+        names.pop()
     if len(names) > 1:
         begins, _ = period.bounds(names[-1], length)  # people do other things at night, and on Sundays
         alike = period.of(begins - COMPARED[length], length) if length in COMPARED else ""

@@ -98,9 +98,10 @@ def read(text: tuple[str, ...] | str | None, now: datetime) -> DateRange:
         tomorrow = datetime.combine(now.astimezone(UTC).date(), time(), UTC) + timedelta(days=1)
         return DateRange(tomorrow - timedelta(days=days), tomorrow)
     moments = [_moment(end) for end in (ends[0], ends[-1])]
-    if len(ends) > 2 or None in moments:  # noqa: PLR2004
+    too_many = len(ends) > 2  # noqa: PLR2004
+    if too_many or None in moments:
         meant = [_iso(end) for end in ends]
-        instead = f"write {JOINT.join(filter(None, meant))}" if all(meant) else RULE
+        instead = RULE if too_many or not all(meant) else f"write {JOINT.join(filter(None, meant))}"
         raise UnknownRange(f"{written!r} is no range: {instead}")
     (first, _), (_, end) = (moment for moment in moments if moment)
     if first >= end:

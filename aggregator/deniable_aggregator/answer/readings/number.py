@@ -348,7 +348,7 @@ def _ends_in_words(metric: Metric, ends: ExactEnds) -> str:
         parts = f"Devices report {len(ends.places) + 1} parts."
         return f"{parts} An end is exact between two parts; any other is rounded to one of these."
     if ends.of == "points":
-        step = "" if metric.step else " Where answers have few values, `step` in the registry makes them exact ends."
+        step = "" if metric.step else " Where answers have few values, “step” in the registry makes them exact ends."
         wide = f"No end is exact: answers within {near} of it may count on either side."
         return f"{wide} Leave one end out, and there is one less.{step}"
     if len(ends.places) == len(metric.step_values) - 1:

@@ -127,8 +127,10 @@ def _possible(number: Cell, least: float, most: float) -> Cell:
 
 def figures(estimate: Cell, low: Cell, high: Cell, *, unit: str) -> list[str]:
     """Write an estimate and the ends of its interval as pages do: ends are rounded outwards."""
-    if not (isinstance(estimate, float) and isinstance(low, float) and isinstance(high, float)):
+    if not (isinstance(low, float) and isinstance(high, float)):
         return ["" if each is None else f"{each} {unit}".rstrip() for each in (estimate, low, high)]
+    if not isinstance(estimate, float):  # an answer that no report names
+        return [estimate if isinstance(estimate, str) else "", *figures(low, low, high, unit=unit)[1:]]
     ends = (low, high)
     if unit == "share":
         places = digits.of_share(digits.stderr(ends))

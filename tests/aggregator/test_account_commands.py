@@ -343,7 +343,7 @@ def test_the_page_shows_what_is_printed(run):
     assert [line for line in table if line and line not in out.splitlines()] == []
     _, out, _ = run("--epsilon", 1, "--reports", 365, "--mechanism", "grr", "--domain-size", 128, "--all")
     figures = [row(out, name)[0] for name in ("plain sum", "exact, for any", "exact, for these")]
-    assert "comes to {} by the plain sum, {} for any mechanisms, and {} for this one".format(*figures) in page
+    assert "has the total {} by the plain sum, {} for any mechanisms, and {} for GRR".format(*figures) in page
     for method in METHODS.values():
         assert f"| {method.name} |" in page
 

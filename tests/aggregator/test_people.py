@@ -36,6 +36,7 @@ KINDS = {
     "order": 'type = "ordinal"\nvalues = ["a", "b", "c"]\nestimate = "mean"',
     "both": 'type = "product"\nfactors = { f = ["t", "u"], g = ["v", "w"] }',
     "some": 'type = "set"\nvalues = ["u", "v", "w"]',
+    "others": 'type = "set"\nvalues = ["u", "v", "z"]\nother = "z"',
     "many": f'type = "set"\nvalues = {[f"o{number}" for number in range(20)]}',
     "mean": 'type = "number"\nrange = [0, 10]\nunit = "ms"\nestimate = "mean"',
     "log": 'type = "number"\nrange = [1, 1000]\nscale = "log"\nunit = "ms"\nestimate = "distribution"',
@@ -89,7 +90,7 @@ def test_each_kind_is_answered_and_reported(kind, tmp_path):
     figures = list(truth.in_all())
     assert {each.people for each in figures if not each.segment} == {1200}
     shares = [each.truth for each in figures if not each.segment]
-    assert sum(shares) == pytest.approx(1) or kind in ("order", "some", "many", "mean", "log", "whole", "ends", "bins")
+    assert sum(shares) == pytest.approx(1) or kind in ("order", "some", "others", "many", "mean", "log", "whole", "ends", "bins")
     assert len({each.period for each in truth.by_period()}) == 3
 
 
@@ -214,6 +215,15 @@ def test_what_counts_as_other_is_named(tmp_path):
     first = "'xx' in line 3, 'xx' in line 5, 'zz' in line 6, 'zz' in line 7 and 4 more"
     assert f"; column listed is not declared in 8 rows, and counts as 'z': {first}" in crowd.description
     assert "declared" not in read(tmp_path, "listed\nx\n").description
+
+
+def test_an_option_that_is_not_declared_counts_as_other(tmp_path):
+    """Each of a set by itself, as on a device; the declared ones stay."""
+    (tmp_path / "people.csv").write_text('others\n"u,leek"\nleek\nu;v\nv\n', "utf-8")
+    crowd = table.crowd(loaded(tmp_path, "others"), tmp_path / "people.csv", None, np.random.SeedSequence(1))
+    options = crowd.answers["others"]
+    assert [options.values[place] for place in options.at(0)] == [["u", "z"], ["z"], ["z"], ["v"]]
+    assert "counts as 'z': 'u,leek' in line 2, 'leek' in line 3, 'u;v' in line 4" in crowd.description
 
 
 @pytest.mark.parametrize(

@@ -25,5 +25,5 @@ def test_what_is_not_detected_has_no_share(n, words):
 
 def test_what_rows_tell_is_said():
     assert sentences(Rows(n=9000, estimate=0.4, low=0.39, high=0.41, detected=True))[0] == (
-        "disk=ssd: \u201cyes\u201d has a share of 40.00% (95% interval 39.00% to 41.00%)."
+        "disk=ssd: \u201cyes\u201d has a share of 40.0% (95% interval 39.0% to 41.0%)."
     )

@@ -782,6 +782,15 @@ def test_the_command_takes_a_range_a_segment_a_value_and_a_comparison(url, comma
     assert f"\nCompared with the time from {base['base_from']} to {base['base_to']}.\n" in command(url, *words)[1]
 
 
+def test_an_option_of_the_command_is_given_once(capsys):
+    """Of two the first would be ignored."""
+    parser = Parser(prog="deniable query")
+    command_query(parser)
+    with pytest.raises(SystemExit, match="2"):
+        parser.parse_args(["used", "--compare", "previous", "--compare", "arm=old"])
+    assert "--compare is given twice: ask twice" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "answer"),
     [

@@ -145,6 +145,8 @@ def _answer(metric: Metric, written: str) -> tuple[object, bool]:
         allowed = metric.kind.allowed(metric, undeclared.rule)
         listed = [value for value in metric.values if isinstance(value, str)]
         raise ConfigurationError(f"column {metric.id} has {written!r}: {allowed}{joined}{did_you_mean(written, listed)}")
+    if isinstance(value, list):  # the options of a set: each that is not declared counts as the other one
+        return list(dict.fromkeys(option if option in metric.values else metric.other for option in value)), False
     return metric.value(metric.stand_in(OS) if position is None else position), False
 
 

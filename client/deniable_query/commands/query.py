@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import re
@@ -14,7 +15,6 @@ from deniable_query import VARIABLES, Query, QueryError, table
 from deniable_query.sentences import differences, sentences
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
 
     from deniable_query import Answer
@@ -31,6 +31,22 @@ _PREVIOUS = "previous"
 _SEVERAL = 2  # values, whose intervals may hold together
 
 
+class _Once(argparse.Action):
+    """An option that is given once: of two, one would be ignored."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Keep the value, or end with usage if there is one."""
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"{option_string} is given twice: ask twice")
+        setattr(namespace, self.dest, values)
+
+
 def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
     """``deniable query [METRIC]``: the metrics of an app, or the estimates of one with their intervals and differences."""
     # Exit status: 0 with an answer; 2 without one, also where nothing is published of what is asked.
@@ -45,16 +61,19 @@ def query(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
     value = "rows of this answer alone, or of this figure of a number, such as p50 or 200..500; may be given several times"
     parser.add_argument("--value", action="append", default=[], metavar="VALUE", help=value)
     range_ = parser.add_mutually_exclusive_group()
-    range_.add_argument("--last", metavar="DAYS", help="the last days or weeks, such as 90d or 12w (default: all published)")
+    range_.add_argument(
+        "--last", action=_Once, metavar="DAYS", help="the last days or weeks, such as 90d or 12w (default: all published)"
+    )
     range_.add_argument(
         "--range",
+        action=_Once,
         metavar="FIRST..LAST",
         help="a day, week or month, such as 2026-W47 or 2026-10, or two, both included: 2026-10-01..2026-11-20",
     )
     compare = "with the range before (previous), or with one value of a segment, such as platform=linux"
-    parser.add_argument("--compare", metavar="BASE", help=compare)
+    parser.add_argument("--compare", action=_Once, metavar="BASE", help=compare)
     parser.add_argument("--trend", action="store_true", help="add the rise in a period of a line through the closed periods")
-    parser.add_argument("--level", type=float, metavar="SHARE", help="confidence of the intervals (default: 0.95)")
+    parser.add_argument("--level", action=_Once, type=float, metavar="SHARE", help="confidence of the intervals (default: 0.95)")
     paid = parser.add_argument_group("a withheld segment, named by --where; the answer has noise, and costs budget")
     paid.add_argument("--withheld", metavar="PERIOD", help="ask about this closed period, such as 2026-11-20")
     paid.add_argument("--epsilon", type=float, metavar="NATS", help="what the answer costs; the same again costs nothing")

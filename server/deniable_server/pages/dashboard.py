@@ -251,7 +251,8 @@ def values_file(id_: str) -> Response:
     """Send the estimates that the page of a metric shows, of all values."""
     app = visitor.app_shown()
     only_parameters(*_METRIC, "value")
-    return _file(app, f"{id_}-values", download.of_values(MetricData.of_request(app, id_).measured))
+    measured = MetricData.of_request(app, id_).measured
+    return _file(app, f"{id_}-values", download.of_values(measured, measured.reason or ""))
 
 
 @blueprint.get("/m/<id_>/series.csv")

@@ -80,13 +80,16 @@ _ALIKE = ("metric", "version", "segment", "from", "to", "level")
 Figures = Iterator[tuple[Cell, ...]]
 
 
-def of_values(measured: Measurement) -> str:
+def of_values(
+    measured: Measurement,
+    why: str = "",  # nothing is published, which one line says; empty: there is no such line
+) -> str:
     """Write the estimates of a metric: a line for each value, or for each figure of a number."""
     alike = (measured.id, measured.version, measured.segment or "", *_days(measured.days), measured.level)
     values = (_value(row, measured.lowered_by) for row in measured.estimates)
     lines: Figures = values if measured.number is None else _figures(measured.number, measured.n)
-    if not measured.n:  # one line says why
-        lines = iter([("", 0, *("",) * (len(_VALUES) - 3), measured.reason or "")])
+    if not measured.n and why:
+        lines = iter([("", 0, *("",) * (len(_VALUES) - 3), why)])
     return _file((*_ALIKE, "mechanism", *_VALUES), ((*alike, measured.mechanism, *line) for line in lines))
 
 

@@ -21,6 +21,7 @@ def test_short():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 @pytest.mark.campaign
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (2, 3))])
 def test_long(seed):
     pass

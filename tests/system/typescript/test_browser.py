@@ -21,7 +21,7 @@ def test_without_a_yes_nothing_is_stored_or_sent(site, context):
     """Also not where the browser says no by itself."""
     page = visit(context, site, "?consent=no")
     assert not record(page)
-    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 0, "why": ""}
+    assert page.evaluate("telemetry.flush()") == {"sent": 0, "left": 0, "why": "no_consent"}
     assert (databases(page), stats(page)["dropped"]) == ([], {"no_consent": 1})
     context.add_init_script("Object.defineProperty(Navigator.prototype, 'globalPrivacyControl', { get: () => true })")
     page = visit(context, site)

@@ -84,7 +84,7 @@ def test_firefox_records_and_sends(site, firefox):
     assert {name: seen[name] for name in ("recorded", "kept", "flushed", "sent", "faults")} == {
         "recorded": True,
         "kept": False,
-        "flushed": {"sent": 1, "left": 0, "why": ""},
+        "flushed": {"sent": 1, "left": 0, "why": "budget"},
         "sent": 1,
         "faults": [],
     }

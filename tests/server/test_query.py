@@ -161,14 +161,16 @@ def test_health_and_readiness(served):
         "backlog:shop": {"ok": True, "batches": 0, "limit": 50},
         "worker:shop": {"ok": True, "workers": 0, "lag_seconds": 0.0, "dead_letters": 0, "held_up": {}},
     }
-    health.beat(served.store.partitions[0], "worker")
+    for partition in served.store.partitions:
+        health.beat(partition, "worker")
     with Faults(served.store).alone(health.ARCHIVE):
         raise ArchiveError("OSError: No space left on device")
     ready = served.http.get("/readyz")  # reports can be taken meanwhile
     assert (ready.status_code, ready.get_json()["status"]) == (200, "ok")
     assert ready.get_json()["parts"]["worker:shop"]["held_up"] == {"archive": "OSError: No space left on device"}
     served.store.append(Upload(b"batch", key="1", remember=b"", cap=10, ttl=60))
-    served.store._client.delete(served.store.partitions[0].workers)
+    for partition in served.store.partitions:
+        served.store._client.delete(partition.workers)
     ready = served.http.get("/readyz")  # and while one waits and no worker lives
     assert (ready.status_code, ready.get_json()["status"]) == (200, "degraded")
     assert ready.get_json()["parts"]["worker:shop"]["ok"] is False

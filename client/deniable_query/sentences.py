@@ -108,6 +108,6 @@ def _size(row: Row, unit: str, *, is_ratio: bool, is_more: bool) -> str:
         low, high = (factor * low, factor * high) if is_more else (-factor * high, -factor * low)
         of_share = digits.of_share(digits.stderr((low, high)) / factor)
         least, none = of_share if unit == "share" else max(digits.of_numbers([(low, (low, high))]), 0), 0.0
-    begin, end = digits.written_ends((low, high), least)
+    begin, end = digits.written_ends((low, high), (least, least))
     words = f"{begin} to {end}" if digits.outwards(low, least, up=False) > none else f"up to {end}"
     return f"a factor of {words}" if is_ratio else f"{words} {'points' if unit == 'share' else unit}"

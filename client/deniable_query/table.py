@@ -134,12 +134,10 @@ def figures(estimate: Cell, low: Cell, high: Cell, *, unit: str) -> list[str]:
     ends = (low, high)
     if unit == "share":
         places = digits.of_share(digits.stderr(ends))
-        shares = [digits.written(100 * estimate, places), *digits.written_ends((100 * low, 100 * high), places)]
+        shares = [digits.written(100 * estimate, places), *digits.written_ends((100 * low, 100 * high), (places, places))]
         return [f"{each}%" for each in shares]
-    numbers = [digits.written(estimate, digits.of_number(estimate, ends))]
-    for at, end in enumerate(ends):
-        places = digits.of_number(end, ends)
-        numbers.append(digits.written(digits.outwards(end, places, up=at == 1), places))
+    of_ends = digits.of_number(low, ends), digits.of_number(high, ends)
+    numbers = [digits.written(estimate, digits.of_number(estimate, ends)), *digits.written_ends(ends, of_ends)]
     return [f"{each} {unit}" for each in numbers]
 
 
@@ -148,19 +146,14 @@ def distances(size: Cell, low: Cell, high: Cell, *, unit: str, is_ratio: bool) -
     if not (isinstance(size, float) and isinstance(low, float) and isinstance(high, float)):
         return ["" if each is None else str(each) for each in (size, low, high)]
     if is_ratio:
-        ratios = [digits.written(size, digits.of_ratio(size, (low, high)))]
-        for at, end in enumerate((low, high)):
-            places = digits.that_shows(end, digits.of_ratio(end, (low, high)), up=at == 1, none=1.0)
-            ratios.append(digits.written(digits.outwards(end, places, up=at == 1), places))
+        of_size, of_low, of_high = (digits.of_ratio(each, (low, high)) for each in (size, low, high))
+        ratios = [digits.written(size, of_size), *digits.written_difference((low, high), (of_low, of_high), none=1.0)]
         return [f"\N{MULTIPLICATION SIGN} {each}" for each in ratios]
     factor, after = (100, "") if unit == "share" else (1, f" {unit}")
     size, ends = factor * size, (factor * low, factor * high)
     of_shares = digits.of_share(digits.stderr((low, high)))
     least = of_shares if unit == "share" else max(digits.of_numbers([(ends[0], ends)]), 0)
-    written = [digits.written(size, least, "+")]
-    for at, end in enumerate(ends):
-        places = digits.that_shows(end, least, up=at == 1)
-        written.append(digits.written(digits.outwards(end, places, up=at == 1), places, "+"))
+    written = [digits.written(size, least, "+"), *digits.written_difference(ends, (least, least), "+")]
     return [f"{each}{after}" for each in written]
 
 

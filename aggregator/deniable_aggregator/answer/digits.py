@@ -118,10 +118,20 @@ def written(value: float, digits: int, positive: str = "") -> str:
     return f"{MINUS if value < 0 else positive}{text}"
 
 
-def written_ends(ends: tuple[float, float], digits: int, positive: str = "") -> tuple[str, str]:
-    """Write the ends of an interval with so many digits after the point, rounded outwards."""
-    low, high = (written(outwards(end, digits, up=at == 1), digits, positive) for at, end in enumerate(ends))
+def written_ends(ends: tuple[float, float], places: tuple[int, int], positive: str = "") -> tuple[str, str]:
+    """Write the ends of an interval, each with so many digits after the point, rounded outwards."""
+    pairs = enumerate(zip(ends, places, strict=True))
+    low, high = (written(outwards(end, digits, up=at == 1), digits, positive) for at, (end, digits) in pairs)
     return low, high
+
+
+def written_difference(
+    ends: tuple[float, float], places: tuple[int, int], positive: str = "", none: float = 0.0
+) -> tuple[str, str]:
+    """Write the ends of the interval of a difference as `written_ends`; one that would be rounded to `none` has more digits."""
+    pairs = enumerate(zip(ends, places, strict=True))
+    first, last = (that_shows(end, digits, up=at == 1, none=none) for at, (end, digits) in pairs)
+    return written_ends(ends, (first, last), positive)
 
 
 def written_most(most: float) -> str:

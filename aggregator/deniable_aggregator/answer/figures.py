@@ -87,10 +87,7 @@ class Measure(NamedTuple):
         """Write the ends of two distances, the second one with the unit."""
         if self.scale == "log":
             low, high = ratios = exp(ends[0]), exp(ends[1])
-            first, last = (
-                digits.that_shows(end, digits.of_ratio(end, ratios), up=at == 1, none=1.0) for at, end in enumerate(ratios)
-            )
-            return digits.written_ends((low, low), first)[0], digits.written_ends((high, high), last)[1]
+            return digits.written_difference(ratios, (digits.of_ratio(low, ratios), digits.of_ratio(high, ratios)), none=1.0)
         if self.is_share:
             # No shares are more than 100 points apart, so an interval that is cut there holds as often.
             low, high = (min(max(100 * end, -100.0), 100.0) for end in ends)
@@ -112,8 +109,7 @@ def _of_number(ends: tuple[float, float]) -> int:
 
 def _of_difference(ends: tuple[float, float], least: int, sign: str, unit: str) -> tuple[str, str]:
     """Write the ends with the same digits; one that would be rounded to no difference has more."""
-    first, last = (digits.that_shows(end, least, up=at == 1) for at, end in enumerate(ends))
-    low, high = (digits.written_ends(ends, places, sign)[at] for at, places in enumerate((first, last)))
+    low, high = digits.written_difference(ends, (least, least), sign)
     return low, f"{high}{unit}"
 
 
@@ -144,7 +140,7 @@ def share_range(ends: tuple[float, float], error: float, joint: str = "to") -> s
 
 def percent_range(ends: tuple[float, float], places: int, joint: str = "to") -> str:
     """Write the ends of an interval in percent, with so many digits after the point."""
-    low, high = digits.written_ends((100 * ends[0], 100 * ends[1]), places)
+    low, high = digits.written_ends((100 * ends[0], 100 * ends[1]), (places, places))
     return f"{low} {joint} {high}%"
 
 
@@ -178,8 +174,8 @@ def number_ends(interval: tuple[float, float], unit: str = "", places: int | Non
     ('398', '432\u202fms')
     """
     first, last = (digits.of_number(end, interval) if places is None else places for end in interval)
-    low, high = digits.written(digits.outwards(interval[0], first, up=False), first), digits.outwards(interval[1], last, up=True)
-    return low, f"{digits.written(high, last)}{_THIN + unit if unit else ''}"
+    low, high = digits.written_ends(interval, (first, last))
+    return low, f"{high}{_THIN + unit if unit else ''}"
 
 
 def count(value: float) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from deniable.commands.parser import Run
+    from deniable.registry.published import Faulty
     from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.store import Client, Store
 
@@ -160,10 +161,11 @@ def _apps(variables: Mapping[str, str]) -> list[str]:
         return []
     from deniable.registry import published
 
-    loaded, faulty = published.tried(paths)
-    if not loaded and not any(each.app for each in faulty):
+    apps, faulty = _tried(paths)
+    if not apps:
         raise published.joined(faulty)
-    return declared_apps(paths)
+    _tell(faulty)
+    return apps
 
 
 def _listed(variables: Mapping[str, str]) -> list[str]:
@@ -172,13 +174,26 @@ def _listed(variables: Mapping[str, str]) -> list[str]:
 
 def declared_apps(paths: str) -> list[str]:
     """Return the apps of registries, also of one that has faults; it is named on stderr."""
+    apps, faulty = _tried(paths)
+    _tell(faulty)
+    return apps
+
+
+def _tried(paths: str) -> tuple[list[str], list[Faulty]]:
+    """Return the apps of registries, and which files have faults."""
     from deniable.registry import published
 
     loaded, faulty = published.tried(paths)
+    return [*loaded, *(each.app for each in faulty if each.app)], faulty
+
+
+def _tell(faulty: Iterable[Faulty]) -> None:
+    """Name files with faults on stderr."""
+    from deniable.registry import published
+
     for path, _, error in faulty:
         why = published.in_a_line(error)
         print(f"{why}\nServers and workers leave the app off: `deniable registry lint {path}`", file=sys.stderr)
-    return [*loaded, *(each.app for each in faulty if each.app)]
 
 
 def check_known(variables: Mapping[str, str], stores: Iterable[Store]) -> None:

@@ -136,7 +136,7 @@ class Telemetry:
 
     def record(self, metric: str, value: object) -> bool:
         """Record an answer, if the person has agreed; the command ``telemetry`` records nothing. See `deniable.record`."""
-        return self._may_record(metric) and self._begun().record(metric, value)
+        return self.off is None and not self._looks and self._begun().record(metric, value)
 
     def record_usage(self, command: str = "") -> None:
         """Record the metrics of ``deniable init --cli`` that the registry still declares: call it once in each run.
@@ -250,9 +250,6 @@ class Telemetry:
         from deniable.cli import command
 
         return "telemetry" in sys.argv and command.is_chosen(sys.argv[1:])
-
-    def _may_record(self, metric: str) -> bool:  # noqa: ARG002 - a capture names it where nothing is recorded
-        return self.off is None and not self._looks
 
     def _unrecorded(self, metric: str, off: str) -> str:
         """Say why nothing is recorded, and what a test does about it."""

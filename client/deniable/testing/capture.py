@@ -211,17 +211,16 @@ class Capture:
         self._replace_tool()
 
     def _replace_tool(self) -> None:
-        may_record = Telemetry._may_record  # noqa: SLF001 - our own
+        record = Telemetry.record
 
-        def may_record_here(telemetry: Telemetry, metric: str) -> bool:
-            if may_record(telemetry, metric):
-                return True
+        def record_if_on(telemetry: Telemetry, metric: str, value: object) -> bool:
             if why := telemetry.off:
                 self._outcomes["no_consent"] += 1
-                self.without_consent.append(f"{_caller()}: {telemetry._unrecorded(metric, why)}")  # noqa: SLF001
-            return False
+                self.without_consent.append(f"{_caller()}: {telemetry._unrecorded(metric, why)}")  # noqa: SLF001 - our own
+                return False
+            return record(telemetry, metric, value)
 
-        self._replace(Telemetry, "_may_record", may_record_here)
+        self._replace(Telemetry, "record", record_if_on)
 
     def _replace_explain(self) -> None:
         @guarded(lambda: None)

@@ -177,8 +177,9 @@ def flights(*, year: bool = True) -> Population:
         coin = Random(2013)  # noqa: S311 - it draws arms, which are public
         departed: list[Flight] = []
         for carrier, destination, origin, delay, hour, in_air, month, day, plane in map(answers, table):
-            late = _minutes(delay) > _LATE_MINUTES
-            rows.append((carrier, destination, origin, late, hour, _minutes(in_air), _minutes(delay)))
+            minutes = _minutes(delay)
+            late = minutes > _LATE_MINUTES
+            rows.append((carrier, destination, origin, late, hour, _minutes(in_air), minutes))
             if year:
                 departed.append(Flight(dates[month, day], origin, carrier, coin.choice(ARMS), late))
             if (month, day) in _WEEK and delay not in _MISSING:

@@ -271,7 +271,7 @@ def app(environ, start_response):
 def create_app():
     from types import SimpleNamespace
     settings = SimpleNamespace(trusted_proxies=1, max_body_bytes=100_000, serves="all")
-    app.extensions = {"deniable": SimpleNamespace(settings=settings, apps={}, off={})}
+    app.extensions = {"deniable": SimpleNamespace(settings=settings, apps={}, off={}, heard=lambda _: None)}
     return app
 """
 

@@ -232,7 +232,7 @@ def test_a_backup_is_restored(tmp_path):
     try:
         lost.start()
         store = Store(connect(lost.url), "shop")
-        rights = re.search(r"may `([^`]*)`\. The user", PAGE)[1].split()
+        rights = re.search(r"a user of the store with the rights `([^`]*)`", PAGE)[1].split()
         store._client.execute_command("ACL", "SETUSER", "copies", "on", ">secret", "-@all", *rights)
         for number in range(UPLOADS):
             assert send(store, number) == "appended"

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -288,7 +289,11 @@ def alone(tmp_path):
     (tmp_path / "slow.py").write_text(APP, "utf-8")
     server = Alone(f"127.0.0.1:{free_port()}")
     command = [sys.executable, "-m", "gunicorn", "-c", "python:deniable_server.gunicorn_conf", "-w", "2", "-b", server.bind]
-    process = subprocess.Popen([*command, "slow:create_app()"], env=os.environ | AWAY | started_with(tmp_path, LONG, LONG))
+    process = subprocess.Popen(
+        [*command, "slow:create_app()"],
+        env=os.environ | AWAY | started_with(tmp_path, LONG, LONG),
+        start_new_session=True,
+    )
     try:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
@@ -298,7 +303,7 @@ def alone(tmp_path):
             time.sleep(0.05)
         yield server
     finally:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)  # its workers, too, which would wait for their pages
         process.wait()
 
 

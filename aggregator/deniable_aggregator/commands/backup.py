@@ -8,12 +8,12 @@ from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from deniable.errors import ConfigurationError
 from deniable.platform.files import sync
 from deniable_aggregator.commands import options
 from deniable_aggregator.process import running
+from deniable_aggregator.store.url import kind
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +35,7 @@ def backup(parser: argparse.ArgumentParser) -> Run:
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
         url = options.environment(arguments)["DENIABLE_REDIS_URL"]
-        if urlsplit(url).scheme.partition("+")[2] == "cluster":
+        if kind(url) == "cluster":
             raise ConfigurationError("backup copies one server: name each primary of a cluster by its own redis:// URL")
         if arguments.keep_days is not None and arguments.keep_days < 1:
             raise ConfigurationError(f"--keep-days {arguments.keep_days}: write a whole number of at least 1")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 import redis
+
+from deniable_aggregator.store import url as urls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -139,7 +140,7 @@ def unusable(error: Exception) -> str:
 
 def user(url: str) -> str:
     """Name the store's user of a URL, in words."""
-    parts = urlsplit(url)
+    parts = urls.parts(url)
     name = f"the user {parts.username!r}" if parts.username else "the user 'default'"
     return name if parts.password else f"{name} without a password"
 
@@ -151,7 +152,7 @@ def remedy(
 ) -> str:
     """Say what to do about an error of the store, as a sentence."""
     forbidden = f"this ran as {user(url)}: run it as {needed!r}, with the environment of deploy/private/{needed}.env"
-    if urlsplit(url).username == needed:
+    if urls.parts(url).username == needed:
         forbidden = (
             f"{user(url)} of this store has not the rights of the user in deploy/users.acl: load that file into the store anew"
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from socket import SOCK_DGRAM, getaddrinfo, socket
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from deniable.messages.finding import Finding
 from deniable.transport.dsn import is_loopback
@@ -13,6 +12,7 @@ from deniable_aggregator.store.errors import CommandRefused, user
 from deniable_aggregator.store.server import about
 from deniable_aggregator.store.server.replicas import LOOK
 from deniable_aggregator.store.server.servers import primaries, primary
+from deniable_aggregator.store.url import parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,7 +152,7 @@ def rights(client: Client, settings: Settings, apps: Sequence[str]) -> Finding:
 
 def _needed(settings: Settings) -> dict[str, tuple[Any, ...]]:
     """Return what the store's user has to do: by its name, or else by what the server serves."""
-    own = _OF_USERS.get(urlsplit(settings.redis_url).username or "")
+    own = _OF_USERS.get(parts(settings.redis_url).username or "")
     if own is not None:
         return own
     waits = {"wait for replicas": ("WAIT", 0, 1), "see its replicas": LOOK} if settings.durability == "replicated" else {}

@@ -17,7 +17,7 @@ from redis.crc import key_slot
 
 from deniable.wire.report import Stratum
 from deniable_aggregator.store import Store, Upload, connect
-from deniable_aggregator.store.errors import StoreError, reason, transient
+from deniable_aggregator.store.errors import StoreError, reason, transient, user
 from deniable_aggregator.store.server import about
 from deniable_aggregator.store.server.about import refusals
 from deniable_aggregator.store.server.cluster import Cluster
@@ -92,7 +92,9 @@ def test_a_url_that_means_nothing_is_refused(url, message):
 
 def test_a_url_may_have_a_user_tls_and_several_places():
     """All of it reaches the connections of each server."""
-    client = connect("rediss+cluster://me:p%40ss@one:7000,two,[::1]:7002/?ssl_ca_certs=/ca.pem")
+    url = "rediss+cluster://me:p%40ss@one:7000,two,[::1]:7002/?ssl_ca_certs=/ca.pem"
+    assert user(url) == "the user 'me'"
+    client = connect(url)
     assert isinstance(client, Cluster)
     assert client._places == [("one", 7000), ("two", 6379), ("::1", 7002)]
     assert {"username": "me", "password": "p@ss", "ssl": True, "ssl_ca_certs": "/ca.pem"}.items() <= client._options.items()

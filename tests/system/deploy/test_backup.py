@@ -306,6 +306,13 @@ def test_a_small_copy_replaces_a_large_store_only_if_wanted(place):
     assert (data / "appendonlydir.replaced" / "earlier").stat().st_size == 1000
 
 
+def write_anew(client):
+    """Have a store write its file of commands anew, which it does at once, or after the copy that it still makes."""
+    client.bgrewriteaof()
+    about = ("aof_rewrite_scheduled", "aof_rewrite_in_progress")
+    assert eventually(lambda: not any(client.info("persistence")[each] for each in about))
+
+
 def test_a_long_file_of_commands_does_not_make_a_copy_small(place):
     """Commands that came since the file was written anew are longer than what they leave: the copy is compared with that."""
     data = place.folder / "data"
@@ -316,8 +323,7 @@ def test_a_long_file_of_commands_does_not_make_a_copy_small(place):
             for segment in range(20):
                 partition.commit("me", [], {STRATUM._replace(segment=str(segment)): np.array([5, 0, 7])}, 0)
             assert place.run("backup.sh", place.copies).returncode == 0
-            watch.bgrewriteaof()
-            assert eventually(lambda: not watch.info("persistence")["aof_rewrite_in_progress"])
+            write_anew(watch)
             for number in range(2000):
                 partition.commit("me", [], {STRATUM: np.array([number, 0, 7])}, 0)
         end(process)
@@ -337,8 +343,7 @@ def test_a_copy_of_a_store_that_began_empty_does_not_resegmentwhat_it_had(place)
             process = place.start(undo, data)
             with connect(f"redis://watch:x@127.0.0.1:{place.private.port}/0") as watch:
                 if anew:
-                    watch.bgrewriteaof()
-                    assert eventually(lambda client=watch: not client.info("persistence")["aof_rewrite_in_progress"])
+                    write_anew(watch)
                 else:
                     watch.mset({f"key {number}": os.urandom(100) for number in range(100)})
             end(process)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlunsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -11,14 +11,12 @@ from redis.connection import SSLConnection, parse_url
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
+from deniable_aggregator.store import url as urls
 from deniable_aggregator.store.errors import StoreError
 from deniable_aggregator.store.server.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
-
-Place = tuple[str, int]
-"""A host and a port; 0 for the usual one."""
 
 
 def connect(
@@ -34,7 +32,7 @@ def connect(
     # that was restarted: the first try finds the old connection closed. So every script may be sent twice.
     retry = Retry(NoBackoff(), 1, (redis.ConnectionError,))
     options: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": min(timeout, 2.0), "retry": retry}
-    kind = urlsplit(url).scheme.partition("+")[2]
+    kind = urls.kind(url)
     if not kind:
         return redis.Redis.from_url(url, **options)
     if kind not in _KINDS:
@@ -42,28 +40,25 @@ def connect(
     return _KINDS[kind](*_read(url.replace(f"+{kind}", "", 1)), options)
 
 
-def _read(url: str) -> tuple[list[Place], dict[str, Any], str]:
+def _read(url: str) -> tuple[list[urls.Place], dict[str, Any], str]:
     """Read a URL that names several servers: their places, the options that redis-py reads in it, and its path."""
-    parts = urlsplit(url)
-    user, at, hosts = parts.netloc.rpartition("@")
-    addresses = [urlsplit(f"//{host}") for host in hosts.split(",")]
-    places = [(place.hostname or "localhost", place.port or 0) for place in addresses]
-    one = urlunsplit((parts.scheme, f"{user}{at}{places[0][0]}", "", parts.query, ""))
-    options = parse_url(one)  # type: ignore[no-untyped-call]
-    del options["host"]
+    parts = urls.parts(url)
+    options = parse_url(urlunsplit((parts.scheme, parts.netloc, "", parts.query, "")))  # type: ignore[no-untyped-call]
+    for name in ("host", "port"):
+        options.pop(name, None)
     if options.pop("connection_class", None) is SSLConnection:
         options["ssl"] = True
-    return places, options, unquote(parts.path.strip("/"))
+    return urls.places(url), options, unquote(parts.path.strip("/"))
 
 
-def _cluster(places: list[Place], parsed: dict[str, Any], path: str, options: dict[str, Any]) -> redis.Redis:
+def _cluster(places: list[urls.Place], parsed: dict[str, Any], path: str, options: dict[str, Any]) -> redis.Redis:
     if path not in {"", "0"}:
         raise ValueError("a cluster has one database, 0")
     nodes = [(host, port or 6379) for host, port in places]
     return cast("redis.Redis", Cluster(nodes, **options, **parsed))
 
 
-def _sentinel(places: list[Place], parsed: dict[str, Any], path: str, options: dict[str, Any]) -> redis.Redis:
+def _sentinel(places: list[urls.Place], parsed: dict[str, Any], path: str, options: dict[str, Any]) -> redis.Redis:
     name, _, database = path.partition("/")
     if not name:
         raise ValueError("the URL of Sentinels ends with the name that they have for the primary")

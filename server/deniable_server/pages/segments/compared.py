@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from deniable.messages.lookalike import did_you_mean
 from deniable.messages.plural import few
 from deniable.registry import OTHER
-from deniable_aggregator.answer import figures
+from deniable_aggregator.answer.difference.sentence import clarity
 from deniable_aggregator.answer.model.query import MOST_ROWS, CompareWith, Filter, Page, Query
 from deniable_aggregator.answer.question import date_range, questions
 from deniable_aggregator.answer.question.cells import segments_of, with_columns
@@ -16,9 +16,9 @@ from deniable_aggregator.answer.refusal import UnknownValue
 from deniable_aggregator.answer.table import rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from deniable_aggregator.answer.select import Published
+    from deniable_aggregator.answer.select import Published, Selection
 
 MOST_ANSWERS = 30
 """Answers that are tested together, and to choose from."""
@@ -40,9 +40,6 @@ class Dimension(NamedTuple):
 class Difference(NamedTuple):
     """How a value of a dimension differs from the base in one answer."""
 
-    # p_value, size: of this difference alone; the size is without its sign
-    p_value: float
-    size: float
     dimension: Dimension
     row: Mapping[str, Any]
 
@@ -99,12 +96,29 @@ def _base(version: Published, name: str, chosen: str, span: tuple[str, str]) -> 
     return named or declared or max(reports, key=reports.__getitem__)
 
 
+class Pair(NamedTuple):
+    """A value of a dimension and the base, as far as both are published."""
+
+    # base, cell: as segments
+    base: str
+    cell: str
+    # first, second: the releases of each, of the same periods
+    first: Selection
+    second: Selection
+
+
+def pairs_of(version: Published, name: str) -> Iterator[Pair]:
+    """Pair each value of a dimension with the usual base, in the periods in which both are published."""
+    base = f"{name}={_base(version, name, '', ('', '~'))}"
+    for value in _values(version, name):
+        cell = f"{name}={value}"
+        first, second = (version.between(each, "", "~") for each in (base, cell))
+        both = first.by_last.keys() & second.by_last.keys()
+        if both and cell != base:
+            yield Pair(base, cell, first.within(both), second.within(both))
+
+
 def differing(dimensions: Iterable[Dimension], scale: str) -> list[Difference]:
     """Return what differs beyond chance, in all answers of a dimension together; the clearest first."""
-    listed = [
-        Difference(row["p_value"], abs(figures.distance(row["difference"], scale)), each, row)
-        for each in dimensions
-        for row in each.rows
-        if row["differs"]
-    ]
-    return sorted(listed, key=lambda one: (one.p_value, -one.size))
+    listed = [Difference(each, row) for each in dimensions for row in each.rows if row["differs"]]
+    return sorted(listed, key=lambda one: clarity(one.row["p_value"], one.row["difference"], scale))

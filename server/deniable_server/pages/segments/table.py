@@ -24,7 +24,7 @@ from deniable_server.pages.segments.compared import MOST_ANSWERS, check_base, co
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from deniable_aggregator.answer.model.metric import Measurement
+    from deniable_aggregator.answer.model.metric import Estimates, Measurement
     from deniable_aggregator.answer.model.rows import Cell
     from deniable_aggregator.answer.select import Published, Selection
     from deniable_server.pages.parts.chart import Scale
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 _WIDEST = 0.5  # of the axis: an estimate with a wider interval is not printed
 _MOST_NAMED = 3
-_MOST_VALUES = 200  # of all segments: with more the table is left out
+MOST_VALUES = 200
+"""Values of all dimensions: with more the table is left out."""
 _MOST_SHOWN = 20  # values of a dimension, unless all are asked for
 _HALF = 0.5
 _SHOWN = 40  # characters of what was asked for
@@ -124,13 +125,13 @@ def table(
     """Describe all segments; None if there are none, or nothing that can be compared. Raise `UnknownValue` if there is none."""
     version = next(each for each in published if each.declared.metric.version == measured.version)
     metric, names = version.declared.metric, version.breakdown.names
-    answers = {} if metric.discover or not names else _answers(measured)
+    answers = {} if metric.discover or not names else answers_of(measured)
     check_base(version, base)
     if value and answers and value not in answers:
         raise UnknownValue(f"{metric.id} has no answer {value[:_SHOWN]!r} here{did_you_mean(value, answers)}")
-    if not answers or sum(len(version.breakdown.values[name]) for name in names) > _MOST_VALUES:
+    if not answers or sum(len(version.breakdown.values[name]) for name in names) > MOST_VALUES:
         return None
-    tested = _tested(measured, answers, value)
+    tested = tested_of(measured, answers, value)
     try:
         dimensions = compared(version, days, tested, base, measured.level)
     except Refusal:  # it asks for too much, so that the page does without it
@@ -179,7 +180,7 @@ def table(
     )
 
 
-def _tested(measured: Measurement, answers: Mapping[str, _Answer], value: str) -> list[str]:
+def tested_of(measured: Estimates, answers: Mapping[str, Answer], value: str) -> list[str]:
     """Return what is tested together: the most frequent answers, and the one asked for. Of a number it is one figure."""
     first = next(iter(answers))
     if measured.number is not None or any(row.value is True for row in measured.estimates):  # the share of no mirrors yes
@@ -220,7 +221,7 @@ def _others_lead(measured: Measurement, selections: Sequence[Selection], cells: 
     return f"Another {winners[0][2]} is the most frequent one {figures.listed([*named, *more])}."
 
 
-class _Answer(NamedTuple):
+class Answer(NamedTuple):
     """What segments are compared by."""
 
     label: str  # as text
@@ -229,18 +230,18 @@ class _Answer(NamedTuple):
     interval: tuple[float, float]
 
 
-def _answers(measured: Measurement) -> dict[str, _Answer]:
+def answers_of(measured: Estimates) -> dict[str, Answer]:
     """Return what the segments can be compared by, as rows name it, the usual one first: yes, the largest answer, or the mean."""
     if (number := measured.number) is None:
         listed = sorted(metric_page.estimated(measured), key=lambda row: (row.value is not True, -row.frequency))
-        return {each.label: _Answer(each.label, each.frequency, each.interval) for each in listed}
+        return {each.label: Answer(each.label, each.frequency, each.interval) for each in listed}
     mean = number.geometric_mean
     name, label = ("geometric_mean", "Geometric mean") if mean else ("mean", "Mean")
-    first = _Answer(label, mean.value, mean.interval) if mean else _Answer(label, number.mean, number.interval)
+    first = Answer(label, mean.value, mean.interval) if mean else Answer(label, number.mean, number.interval)
     resolved = sorted((row for row in number.quantiles if row.resolved), key=lambda row: row.share != _HALF)
     labels = ["Median" if row.share == _HALF else f"{100 * row.share:g}% quantile" for row in resolved]
     named = zip(labels, resolved, strict=True)
-    return {name: first, **{quantile_name(row.share): _Answer(label, row.value, row.interval) for label, row in named}}
+    return {name: first, **{quantile_name(row.share): Answer(label, row.value, row.interval) for label, row in named}}
 
 
 def _scale(measured: Measurement, interval: tuple[float, float], listed: Sequence[Mapping[str, Any]]) -> Scale:

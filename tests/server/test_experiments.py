@@ -531,7 +531,7 @@ def test_the_list_of_metrics_names_experiments_with_an_effect(course):
 )
 def test_experiments_of_the_list_are_tested_together(serve, monkeypatch, p_value, words):
     """A list without any effect names one in 5% of cases at most, however many experiments there are."""
-    monkeypatch.setattr(list_page, "clearest", lambda _: {"arm": Clearest(p_value, "“a” is more frequent with arm new")})
+    monkeypatch.setattr(list_page.looks, "clearest", lambda _: {"arm": Clearest(p_value, "“a” is more frequent with arm new")})
     shop = serve(REGISTRY)
     send(shop, "theme", [1] * 100, week(2), segment="platform=linux,arm=control")
     shop.drain(days=40)

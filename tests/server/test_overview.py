@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
+import pytest
 from registries import metric_toml, registry_toml
 
+from deniable_server.pages.segments import clearest
+
 from .test_rows import day, send
+from .test_series import page
 
 TOOLS = registry_toml(
     metric_toml("tools", type="set", values=["pen", "brush", "knife"], epsilon=4, description="Which tools"),
@@ -22,3 +27,59 @@ def test_leaders_have_the_interval_of_the_metrics_page(serve):
     sentence = re.search(r"options: ([\d.]+ to [\d.]+% each)", server.http.get("/m/tools").get_data(as_text=True))
     assert sentence
     assert f"lead, {sentence[1]}" in server.http.get("/").get_data(as_text=True)
+
+
+SEGMENTS = registry_toml(
+    metric_toml("theme", values=["light", "dark", "system"], epsilon=4, segments=["platform", "arm"]),
+    metric_toml("wait", estimate="mean", range=[0, 60], unit="s", epsilon=4, segments=["platform"]),
+    segments={"platform": ["linux", "macos"], "arm": ["control", "large"]},
+    experiments={"arm": {"base": "control", "planned": 0.05}},
+    publication={"min_reports": 50, "early": False, "grace": "30d"},
+)
+
+
+@pytest.fixture
+def parted(serve):
+    """Serve a metric whose segments differ, and one whose segments do not."""
+    server = serve(SEGMENTS)
+    place = server.app.registry.metrics["wait"].position(30)
+    for platform, dark in (("linux", 200), ("macos", 500)):
+        for arm in ("control", "large"):
+            send(server, "theme", [1] * dark + [0, 2] * (400 - dark // 2), day(3), segment=f"platform={platform},arm={arm}")
+        send(server, "wait", [place] * 600, day(3), segment=f"platform={platform}")
+    server.drain(days=40)
+    return server
+
+
+def row_of(server, id_):
+    html = unescape(server.http.get("/").get_data(as_text=True))
+    return re.search(rf'<h3><a href="/m/{id_}">.*?</li>', html, re.DOTALL)[0]
+
+
+def test_the_list_says_which_segments_differ(parted):
+    """With a link to the page, which opens on that answer; arms are said of above the list, not in it."""
+    pattern = r'<a href="([^"]+)">“dark” is more frequent with platform macos than with linux, by ([\d.]+) to ([\d.]+) points</a>'
+    address, low, high = re.search(pattern, row_of(parted, "theme")).groups()
+    assert float(low) < 37.5 < float(high)
+    assert address == "/m/theme?value=dark&base=platform%3Dlinux#segments"
+    assert "“dark” is more frequent with platform macos (by " in parted.http.get(address).get_data(as_text=True)
+    assert "platform" not in row_of(parted, "wait")
+    assert "arm" not in row_of(parted, "theme")
+
+
+def test_differences_of_segments_hold_for_the_whole_list(parted):
+    """The interval allows for all metrics with segments that the list may name: it is wider than that of the page."""
+    row, html = (
+        text.partition("dark” is more frequent")[2] for text in (row_of(parted, "theme"), page(parted, "theme?value=dark"))
+    )
+    pattern = r"by ([\d.]+) to ([\d.]+)"
+    (low, high), (lower, upper) = ([float(end) for end in re.search(pattern, each).groups()] for each in (row, html))
+    assert low <= lower
+    assert high >= upper
+
+
+def test_segments_are_compared_once_for_a_release(parted, monkeypatch):
+    """Not at every request."""
+    parted.http.get("/")
+    monkeypatch.setattr(clearest, "pairs_of", lambda *_: pytest.fail("compared anew"))
+    assert "platform macos" in row_of(parted, "theme")

@@ -34,7 +34,7 @@ from deniable_aggregator.store.sums import tallies
 from deniable_query import Query
 from deniable_server import create_app
 from deniable_server.pages import comparison_page
-from deniable_server.pages.parts import segments
+from deniable_server.pages.segments import table as segments
 from deniable_server.settings import Settings
 
 READ = "shop-reads"
@@ -46,6 +46,8 @@ REGISTRY = registry_toml(
     metric_toml("theme", values=["dark", "light", "blue"], epsilon=2.0, mechanism="grr"),
     metric_toml("length", range=[0, 60], unit="min", estimate="mean", epsilon=2.0, period="month", segments=["platform"]),
     metric_toml("wait", range=[0, 60], unit="s", estimate="distribution", epsilon=4.0, period="month", segments=["platform"]),
+    metric_toml("mode", values=["often", "rare", "new"], epsilon=4.0, mechanism="grr", period="month", segments=["platform"]),
+    metric_toml("alike", values=["a", "b", "c"], epsilon=4.0, mechanism="grr", period="month", segments=["platform"]),
     metric_toml("gear", values=[f"tool {number}" for number in range(8)], epsilon=4.0, mechanism="grr", period="month"),
     segments={"platform": ["linux", "macos", "beos"]},
     publication={"min_reports": 1},
@@ -87,6 +89,10 @@ def fill(shop):
         for platform, at in (("linux", 0.3), ("macos", 0.6)):
             counted = of_places(declared.mechanism, rng.normal(at, 0.05, 4000).clip(0, 1), rng)
             strata[Stratum("wait", 1, declared.fingerprint, month, f"platform={platform}")] = counted.cells
+        for platform, new in (("linux", 100), ("macos", 300)):
+            mode, alike = np.array([2000, 800 - new, new]), np.array([2000, 700, 100])
+            strata[Stratum("mode", 1, shop.highest["mode"].fingerprint, month, f"platform={platform}")] = mode
+            strata[Stratum("alike", 1, shop.highest["alike"].fingerprint, month, f"platform={platform}")] = alike
         # The fourth tool is rare in the last month, and the last one is frequent only then.
         gear, last = [200, 180, 160, 140, 120, 100, 60, 20], [200, 180, 160, 20, 120, 100, 60, 150]
         counts = np.array(last if place == len({str(day)[:7] for day in DAYS}) - 1 else gear, np.int64)
@@ -322,6 +328,44 @@ def test_segments_are_compared_by_the_answer_that_is_chosen(client):
     assert [line["p_holm"] for line in lines if line["name"] == "macos"] == [str(macos["p_holm"])]
     refused = client.get("/m/used?value=maybe")
     assert (refused.status_code, "has no answer &#39;maybe&#39; here" in refused.text) == (400, True)
+
+
+def test_segments_open_on_the_answer_that_differs_most_clearly(client):
+    """Though another one is more frequent. Tests and intervals are those of all answers together, which the page says."""
+    html = unescape(page(client, "/m/mode")).partition('id="segments"')[2]
+    assert "<option selected>new</option>" in html
+    says = "Of 3 answers “new” differs most clearly between segments; “rare” also differs."
+    assert f'<p class="says">{says} Tests and intervals hold for all 3 together.</p>' in html
+    rows = ask(client, metrics=["mode"], dimensions=["platform", "value"], compare={"dimension": "platform", "base": "linux"})
+    (new,) = [row for row in rows if (row["platform"], row["value"]) == ("macos", "new")]
+    lines = list(csv.DictReader(StringIO(page(client, "/m/mode/segments.csv"))))
+    for chosen in (lines, list(csv.DictReader(StringIO(page(client, "/m/mode/segments.csv?value=new"))))):
+        (macos,) = [line for line in chosen if line["name"] == "macos"]
+        assert [macos[name] for name in ("value", "p_holm", "diff_low_all")] == [
+            "new",
+            str(new["p_holm"]),
+            str(new["diff_low_all"]),
+        ]
+
+
+def test_segments_open_on_the_most_frequent_answer_if_none_differs(client):
+    html = unescape(page(client, "/m/alike")).partition('id="segments"')[2]
+    assert "<option selected>a</option>" in html
+    says = "No answer of 3 answers differs between segments by more than chance. Tests and intervals hold for all 3 together."
+    assert re.findall('<p class="says">(.*?)</p>', html) == [says]
+
+
+@pytest.mark.parametrize(
+    ("path", "rule"),
+    [
+        ("/m/mode?base=zzz", "mode has no base 'zzz': write one of platform=linux, platform=macos, platform=beos"),
+        ("/m/mode/segments.csv?base=platform=macs", "did you mean 'platform=macos'?"),
+        ("/m/theme?base=platform=linux", "theme has no base 'platform=linux': it has no segments, so leave base out"),
+    ],
+)
+def test_an_unknown_base_is_refused(client, path, rule):
+    answer = client.get(path)
+    assert (answer.status_code, rule.lower() in unescape(answer.text).lower()) == (400, True)
 
 
 def test_medians_of_segments_are_compared(client):

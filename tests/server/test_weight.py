@@ -18,7 +18,7 @@ from deniable.wire.report import Stratum
 from deniable_aggregator.publish.release import Release
 from deniable_aggregator.store import schema
 from deniable_aggregator.store.sums import tallies
-from deniable_server.pages.parts.segments import SegmentRow, SegmentTable
+from deniable_server.pages.segments.table import SegmentRow, SegmentTable
 
 MOST = 60_000
 """Bytes of a page."""

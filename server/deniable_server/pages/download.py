@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.series import Line, Series
     from deniable_aggregator.answer.model.shares import ValueEstimate
     from deniable_server.pages.parts.row import Row
-    from deniable_server.pages.parts.segments import SegmentTable
+    from deniable_server.pages.segments.table import SegmentTable
 
 # Columns are called as in the rows of a query.
 _INTERVALS = ("low", "high", "low_all", "high_all")

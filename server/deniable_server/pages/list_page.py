@@ -14,9 +14,8 @@ from deniable.messages import reasons
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.measurement import latest
-from deniable_aggregator.answer.over_time import series
-from deniable_aggregator.answer.over_time.looks import clearest
-from deniable_aggregator.answer.over_time.recent import recent
+from deniable_aggregator.answer.over_time import looks, series
+from deniable_aggregator.answer.over_time.recent import recent, recent_segments
 from deniable_aggregator.answer.select import Published
 from deniable_aggregator.decode.multiple_testing import holm_adjusted
 from deniable_aggregator.publish import release
@@ -25,6 +24,7 @@ from deniable_server.http import paging
 from deniable_server.pages import frame, series_page, visitor
 from deniable_server.pages.parts import memo, strip
 from deniable_server.pages.parts.row import TITLES, row
+from deniable_server.pages.segments.clearest import clearest, dimensions_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -193,7 +193,7 @@ def effects(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summ
     by_metric = memo.parts(
         app.store,
         sources,
-        lambda missing: {id_: clearest(Published.of_each(app, app.versions_of(id_))) for id_ in missing},
+        lambda missing: {id_: looks.clearest(Published.of_each(app, app.versions_of(id_))) for id_ in missing},
     )
     differences = {(id_, name): one for id_, each in by_metric.items() for name, one in each.items()}
     if not differences:
@@ -231,17 +231,26 @@ def _new(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary
     measured = latest(app, ids, known)
     versions = {each.id: app.versions[each.id, each.version] for each in measured if each.n}
     courses = dict(zip(versions, recent(app, list(versions.values()), known), strict=True))
+    segments = {each.id: _cells(app, each.id) for each in measured if each.n}
+    cells = [(versions[id_], own) for id_, own in segments.items() if own]
+    parted = {each.declared.metric.id: each for each in recent_segments(app, cells, known)}
     return {
         each.id: row(
             app,
             each,
             courses.get(each.id),
             _shifted(app, each.id, courses.get(each.id)),
+            clearest(parted[each.id], each) if each.id in parted else None,
             known.get(app.versions[each.id, each.version].definition, Summary()).n,
             today,
         )
         for each in measured
     }
+
+
+def _cells(app: AppMetrics, id_: str) -> list[str]:
+    """Name the segments of a metric that are compared."""
+    return [f"{name}={value}" for name in dimensions_of(app, id_) for value in app.registry.segments[name]]
 
 
 def _shifted(

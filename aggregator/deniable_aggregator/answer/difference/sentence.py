@@ -48,17 +48,38 @@ def sentence(
 
 def clearness(row: ValueDiffering, scale: str) -> tuple[float, float, float]:
     """Return what rows are sorted by so that the clearest difference comes first: every page names that one."""
+    return clarity(row.p_value, row.difference, scale)
+
+
+def clarity(p_value: float, difference: float, scale: str) -> tuple[float, float, float]:
+    """Return the same of the numbers of a row."""
     # Of answers that differ as clearly the larger difference; of two that mirror each other the one that is more.
-    size = distance(row.difference, scale)
-    return row.p_value, -abs(size), -size
+    size = distance(difference, scale)
+    return p_value, -abs(size), -size
 
 
 def of_segments(row: ValueDiffering, comparison: Comparison) -> str:
     """Say of two segments, or an arm and its base, what is more or less with which, and by how much: every page says it so."""
-    subject, by = how(row, comparison)
-    b, base = figures.group(comparison.b.name), beside(comparison.b.name, comparison.a.name)
+    sides = (comparison.a.name, comparison.b.name)
+    differs = more_with(row.label, row.difference, row.simultaneous, measure_of(row, comparison), sides)
     first, second = both_sides(row, comparison)
-    return f"{subject} with {b} than with {base}, {by} ({second} against {first})"
+    return f"{differs} ({second} against {first})"
+
+
+def more_with(
+    label: str,  # of an answer, or the name of a figure
+    difference: float,
+    ends: tuple[float, float],  # of its interval
+    measure: Measure,
+    sides: tuple[str, str],  # two segments, the base first
+) -> str:
+    """Say which answer or figure is more or less with which of two segments, and by how much."""
+    is_more = distance(difference, measure.scale) > 0
+    subject = figures.quoted(label) if measure.is_share else f"the {label.lower().replace('_', ' ')}"
+    base, segment = sides
+    words = ("more frequent" if is_more else "less frequent") if measure.is_share else "higher" if is_more else "lower"
+    by = measure.size(ends, is_rise=is_more)
+    return f"{subject} is {words} with {figures.group(segment)} than with {beside(segment, base)}, by {by}"
 
 
 def of_arm(row: ValueDiffering, comparison: Comparison) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from deniable.declared import Declared, Definition
     from deniable_aggregator.answer.app import AppMetrics
     from deniable_aggregator.answer.model.series import Series
-    from deniable_aggregator.publish.release import Summary
+    from deniable_aggregator.publish.release import Release, Summary
 
 _LINE = {"hour": 48, "day": 31, "week": 26, "month": 13}
 """How many periods a small line has, and a trend is looked for in."""
@@ -38,6 +38,31 @@ def recent(app: AppMetrics, versions: Sequence[Declared], known: Mapping[Definit
         releases = {each.period: (each, notes[each]) for each in strata[version.definition] if each in notes}
         listed.append(series([Published(app, version, {"": releases})], look="unshifted"))
     return listed
+
+
+def recent_segments(
+    app: AppMetrics,
+    cells: Sequence[tuple[Declared, Sequence[str]]],  # versions of metrics, each with a release; and cells of each
+    known: Mapping[Definition, Summary],
+) -> list[Published]:
+    """Look up some cells of versions in their last periods, as many as tell the last change."""
+    listed = [
+        [
+            Stratum(*version.definition, name, cell)
+            for name in islice(back(known[version.definition].last, "", version.metric.period), _COMPARED[version.metric.period])
+            for cell in own
+        ]
+        for version, own in cells
+    ]
+    notes = release.noted(app.store, [stratum for strata in listed for stratum in strata])
+    published = []
+    for (version, _), strata in zip(cells, listed, strict=True):
+        by_cell: dict[str, dict[str, tuple[Stratum, Release]]] = {}
+        for stratum in strata:
+            if stratum in notes:
+                by_cell.setdefault(stratum.segment, {})[stratum.period] = (stratum, notes[stratum])
+        published.append(Published(app, version, by_cell))
+    return published
 
 
 def _names(version: Declared, last: str) -> list[str]:

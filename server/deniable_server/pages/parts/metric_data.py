@@ -21,7 +21,8 @@ from deniable_aggregator.publish import release
 from deniable_server.api.answers.parameters import level_asked, published_of
 from deniable_server.http.visit import visit
 from deniable_server.pages import series_page
-from deniable_server.pages.parts import memo, segments, time_range
+from deniable_server.pages.parts import memo, time_range
+from deniable_server.pages.segments.table import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.metric import Measurement
     from deniable_aggregator.answer.model.series import Series
     from deniable_aggregator.answer.select import Published
-    from deniable_server.pages.parts.segments import SegmentTable
     from deniable_server.pages.parts.time_range import TimeRange
+    from deniable_server.pages.segments.table import SegmentTable
     from deniable_server.pages.series_page import SeriesView
     from deniable_server.service import App
 
@@ -132,7 +133,7 @@ class MetricData:
             return None
 
         def make() -> SegmentTable | None:
-            return segments.table(self.published, self.measured, self._days(), self.base, self.value)
+            return table(self.published, self.measured, self._days(), self.base, self.value)
 
         return self._once("segments", (self.period, self.base, self.value), make)
 

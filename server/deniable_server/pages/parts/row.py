@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.metric import Latest
     from deniable_aggregator.answer.model.series import Line, PeriodChange, Series
     from deniable_aggregator.answer.model.shares import Leading, ValueEstimate
+    from deniable_server.pages.segments.clearest import Clearest
 
     Sparks = Callable[["Move | None"], Spark | None]
 
@@ -113,6 +114,7 @@ class Row:
     estimate: Estimate
     period: str  # the last period
     shifted: str  # which shifts were seen in the last periods, in words
+    segments: Clearest | None  # how its segments differ most clearly
     tests: tuple[Move, ...]  # every change and every trend that is tested
     sparks: Sparks  # draws what is said
     n: int  # reports published, of all periods
@@ -155,6 +157,7 @@ def row(
     measured: Latest,  # the last period
     series: Series | None,  # the last periods; None if there are none
     shifted: str,  # which shifts were seen in them, in words
+    segments: Clearest | None,  # how its segments differ most clearly in them
     n: int,  # reports published of the version, in all periods
     today: date,
 ) -> Row:
@@ -177,6 +180,7 @@ def row(
         estimate=estimate,
         period=span.last if span else "",
         shifted=shifted,
+        segments=segments,
         tests=tests,
         sparks=partial(_spark, app, measured, series) if measured.n else lambda _: None,
         n=n,

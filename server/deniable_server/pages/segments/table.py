@@ -13,28 +13,27 @@ from deniable.registry import OTHER
 from deniable_aggregator.answer import digits, figures
 from deniable_aggregator.answer.figures import Measure
 from deniable_aggregator.answer.model.number import quantile_name
-from deniable_aggregator.answer.model.query import CompareWith, Filter, Query
-from deniable_aggregator.answer.question import date_range, questions
-from deniable_aggregator.answer.question.cells import segments_of, with_columns
+from deniable_aggregator.answer.question import date_range
 from deniable_aggregator.answer.readings import ShareReading, read
 from deniable_aggregator.answer.refusal import Refusal, UnknownValue
-from deniable_aggregator.answer.table import rows
 from deniable_aggregator.inference.leaders import Leaders
 from deniable_server.pages import metric_page
 from deniable_server.pages.parts import chart
+from deniable_server.pages.segments.compared import MOST_ANSWERS, check_base, compared, differing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from deniable_aggregator.answer.model.metric import Measurement
+    from deniable_aggregator.answer.model.metric import Estimates, Measurement
     from deniable_aggregator.answer.model.rows import Cell
     from deniable_aggregator.answer.select import Published, Selection
     from deniable_server.pages.parts.chart import Scale
+    from deniable_server.pages.segments.compared import Difference
 
 _WIDEST = 0.5  # of the axis: an estimate with a wider interval is not printed
 _MOST_NAMED = 3
-_MOST_VALUES = 200  # of all segments: with more the table is left out
-_MOST_CHOICES = 30  # answers to choose from
+MOST_VALUES = 200
+"""Values of all dimensions: with more the table is left out."""
 _MOST_SHOWN = 20  # values of a dimension, unless all are asked for
 _HALF = 0.5
 _SHOWN = 40  # characters of what was asked for
@@ -94,6 +93,7 @@ class SegmentTable:
     overall: SegmentRow  # all reports
     groups: tuple[tuple[str, tuple[SegmentRow, ...]], ...]  # of each dimension its rows
     unit: str  # of differences
+    together: int = 1  # answers that are tested together
 
     def listed(self, *, everything: bool) -> list[SegmentGroup]:
         """Return the values of each dimension with the most reports, or all of them. The base is always among them."""
@@ -119,46 +119,29 @@ def table(
     published: Sequence[Published],
     measured: Measurement,  # all reports, in the same periods
     days: tuple[str, str] | None,  # the first and the last day; None: all
-    base: str,  # a cell; of other dimensions, and if it is empty, the base is the value with most reports
-    value: str = "",  # the answer, or the figure of a number, that is estimated; empty: yes, the largest answer, or the mean
+    base: str,  # as of `compared`
+    value: str = "",  # the answer or figure of a number; empty: yes, the mean, or the answer that differs most clearly
 ) -> SegmentTable | None:
     """Describe all segments; None if there are none, or nothing that can be compared. Raise `UnknownValue` if there is none."""
     version = next(each for each in published if each.declared.metric.version == measured.version)
-    metric, app = version.declared.metric, version.app
-    names = version.breakdown.names
-    answers = {} if metric.discover or not names else _answers(measured)
+    metric, names = version.declared.metric, version.breakdown.names
+    answers = {} if metric.discover or not names else answers_of(measured)
+    check_base(version, base)
     if value and answers and value not in answers:
         raise UnknownValue(f"{metric.id} has no answer {value[:_SHOWN]!r} here{did_you_mean(value, answers)}")
-    if not answers:
+    if not answers or sum(len(version.breakdown.values[name]) for name in names) > MOST_VALUES:
         return None
-    name_of = value or next(iter(answers))
+    tested = tested_of(measured, answers, value)
+    try:
+        dimensions = compared(version, days, tested, base, measured.level)
+    except Refusal:  # it asks for too much, so that the page does without it
+        return None
+    differences = differing(dimensions, metric.scale)
+    name_of = value or (differences[0].row["value"] if differences else tested[0])
     answer = answers[name_of]
-    if sum(len(version.breakdown.values[name]) for name in names) > _MOST_VALUES:
-        return None
-    listed: dict[str, list[Mapping[str, Any]]] = {}
-    bases = {}
+    listed = {each.name: each.of(name_of) for each in dimensions}
+    bases = {each.name: each.base for each in dimensions}
     first, last = date_range.read(days, datetime.now(UTC)).names(version.length)
-    for name in names:
-        words = [word for word in version.breakdown.values[name] if word != OTHER]
-        reports = {word: version.between(f"{name}={word}", first, last).n for word in words}
-        bases[name] = next((word for word in words if f"{name}={word}" == base), max(words, key=lambda word: reports[word]))
-        query = with_columns(
-            Query(
-                metrics=(metric.id,),
-                date_range=days,
-                dimensions=(name, "value"),
-                filters=(Filter("is", "value", (name_of,)),),
-                compare=CompareWith(dimension=name, base=bases[name]),
-                level=measured.level,
-            )
-        )
-        try:
-            (question,) = questions(app.registry, query, [[version.declared]], datetime.now(UTC))
-            answered = rows(app, query, [(question, [version])])
-        except Refusal:  # it asks for too much, so that the page does without it
-            return None
-        column = segments_of(query)[0]
-        listed[name] = [{**each, "": each[column]} for each in answered.rows]
     scale = _scale(measured, answer.interval, [each for own in listed.values() for each in own])
     measure = Measure(measured.number is None, metric.unit, metric.scale)
     writer = _Writer(version, measure, scale, 1 - measured.level)
@@ -180,16 +163,44 @@ def table(
     }
     cells = [row.cell for own in groups.values() for row in own if row.reports]
     others_lead = _others_lead(measured, [version.between(cell, first, last) for cell in cells], cells)
+    noun = "option" if metric.kind.options else "answer"
+    chosen = _chosen(differences, tested, noun, is_all=len(tested) == len(answers))
     return SegmentTable(
         label=answer.label,
         value=name_of,
-        choices=tuple((name, answers[name].label) for name in dict.fromkeys([name_of, *list(answers)[:_MOST_CHOICES]])),
+        choices=tuple((name, answers[name].label) for name in dict.fromkeys([name_of, *list(answers)[:MOST_ANSWERS]])),
         scale=scale,
-        says=tuple(filter(None, (*writer.says(answer.label, groups), others_lead))),
+        says=tuple(
+            filter(None, (chosen, *([] if chosen and not differences else writer.says(answer.label, groups)), others_lead))
+        ),
         overall=writer.row(overall, "", is_base=False),
         groups=tuple(groups.items()),
         unit=", in points" if measure.is_share else "",
+        together=len(tested),
     )
+
+
+def tested_of(measured: Estimates, answers: Mapping[str, Answer], value: str) -> list[str]:
+    """Return what is tested together: the most frequent answers, and the one asked for. Of a number it is one figure."""
+    first = next(iter(answers))
+    if measured.number is not None or any(row.value is True for row in measured.estimates):  # the share of no mirrors yes
+        return [value or first]
+    return list(dict.fromkeys([*list(answers)[:MOST_ANSWERS], value or first]))
+
+
+def _chosen(differences: Sequence[Difference], tested: Sequence[str], noun: str, *, is_all: bool) -> str:
+    """Say which answers differ between segments, the clearest first; empty if only one is tested."""
+    if len(tested) == 1:
+        return ""
+    together = f"Tests and intervals hold for all {len(tested)} together."
+    names = list(dict.fromkeys(one.row["value"] for one in differences))
+    many = f"{'' if is_all else 'the '}{len(tested)} {'' if is_all else 'most frequent '}{noun}s"
+    if not names:
+        return f"No {noun} of {many} differs between segments by more than chance. {together}"
+    others = f"; {figures.listed([figures.quoted(each) for each in names[1:_MOST_NAMED]])}" if names[1:] else ""
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    also = f"{others}{more} also {'differs' if len(names) == 2 else 'differ'}" if others else ""  # noqa: PLR2004
+    return f"Of {many} {figures.quoted(names[0])} differs most clearly between segments{also}. {together}"
 
 
 def _others_lead(measured: Measurement, selections: Sequence[Selection], cells: Sequence[str]) -> str:
@@ -210,7 +221,7 @@ def _others_lead(measured: Measurement, selections: Sequence[Selection], cells: 
     return f"Another {winners[0][2]} is the most frequent one {figures.listed([*named, *more])}."
 
 
-class _Answer(NamedTuple):
+class Answer(NamedTuple):
     """What segments are compared by."""
 
     label: str  # as text
@@ -219,18 +230,18 @@ class _Answer(NamedTuple):
     interval: tuple[float, float]
 
 
-def _answers(measured: Measurement) -> dict[str, _Answer]:
+def answers_of(measured: Estimates) -> dict[str, Answer]:
     """Return what the segments can be compared by, as rows name it, the usual one first: yes, the largest answer, or the mean."""
     if (number := measured.number) is None:
         listed = sorted(metric_page.estimated(measured), key=lambda row: (row.value is not True, -row.frequency))
-        return {each.label: _Answer(each.label, each.frequency, each.interval) for each in listed}
+        return {each.label: Answer(each.label, each.frequency, each.interval) for each in listed}
     mean = number.geometric_mean
     name, label = ("geometric_mean", "Geometric mean") if mean else ("mean", "Mean")
-    first = _Answer(label, mean.value, mean.interval) if mean else _Answer(label, number.mean, number.interval)
+    first = Answer(label, mean.value, mean.interval) if mean else Answer(label, number.mean, number.interval)
     resolved = sorted((row for row in number.quantiles if row.resolved), key=lambda row: row.share != _HALF)
     labels = ["Median" if row.share == _HALF else f"{100 * row.share:g}% quantile" for row in resolved]
     named = zip(labels, resolved, strict=True)
-    return {name: first, **{quantile_name(row.share): _Answer(label, row.value, row.interval) for label, row in named}}
+    return {name: first, **{quantile_name(row.share): Answer(label, row.value, row.interval) for label, row in named}}
 
 
 def _scale(measured: Measurement, interval: tuple[float, float], listed: Sequence[Mapping[str, Any]]) -> Scale:

@@ -83,6 +83,12 @@ def differences(
     return [*words, f"{more} more {'differs' if more == 1 else 'differ'}."] if more > 0 else words
 
 
+def holds_none(row: Row, *, is_ratio: bool) -> bool:
+    """Tell whether the interval of a difference, which holds with those of all others, holds no difference."""
+    low, high = row["diff_low_all"], row["diff_high_all"]
+    return isinstance(low, float) and isinstance(high, float) and low <= (1 if is_ratio else 0) <= high
+
+
 def _differs(row: Row, metric: dict[str, Any], beside: str) -> str:
     """Say of a row that differs which way, and by how much: between the ends of the interval of all differences at once."""
     value, unit, of_share = str(row["value"]), str(row["unit"]), row["unit"] == "share"
@@ -98,16 +104,10 @@ def _differs(row: Row, metric: dict[str, Any], beside: str) -> str:
 
 
 def _size(row: Row, unit: str, *, is_ratio: bool, is_more: bool) -> str:
-    """Write how large a difference is, without a sign; how large at most, if the least rounds to none."""
+    """Write how large a difference is, without a sign; how large at most, if its interval holds no difference."""
     low, high = float(row["diff_low_all"] or 0), float(row["diff_high_all"] or 0)
-    if is_ratio:
-        low, high = (low, high) if is_more else (1 / high, 1 / low)
-        least, none = digits.of_ratio(low, (low, high)), 1.0
-    else:
-        factor = 100 if unit == "share" else 1
-        low, high = (factor * low, factor * high) if is_more else (-factor * high, -factor * low)
-        of_share = digits.of_share(digits.stderr((low, high)) / factor)
-        least, none = of_share if unit == "share" else max(digits.of_numbers([(low, (low, high))]), 0), 0.0
-    begin, end = digits.written_ends((low, high), (least, least))
-    words = f"{begin} to {end}" if digits.outwards(low, least, up=False) > none else f"up to {end}"
+    if not is_more:
+        low, high = (1 / high, 1 / low) if is_ratio else (-high, -low)
+    begin, end = digits.written_distance((low, high), is_share=unit == "share", is_ratio=is_ratio)
+    words = f"up to {end}" if holds_none(row, is_ratio=is_ratio) else f"{begin} to {end}"
     return f"a factor of {words}" if is_ratio else f"{words} {'points' if unit == 'share' else unit}"

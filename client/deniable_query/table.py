@@ -145,16 +145,12 @@ def distances(size: Cell, low: Cell, high: Cell, *, unit: str, is_ratio: bool) -
     """Write a difference or a trend and the ends of its interval, with signs: of shares in points; or ratios as factors."""
     if not (isinstance(size, float) and isinstance(low, float) and isinstance(high, float)):
         return ["" if each is None else str(each) for each in (size, low, high)]
+    is_share = unit == "share"
+    ends = digits.written_distance((low, high), is_share=is_share, is_ratio=is_ratio, positive="+")
     if is_ratio:
-        of_size, of_low, of_high = (digits.of_ratio(each, (low, high)) for each in (size, low, high))
-        ratios = [digits.written(size, of_size), *digits.written_difference((low, high), (of_low, of_high), none=1.0)]
-        return [f"\N{MULTIPLICATION SIGN} {each}" for each in ratios]
-    factor, after = (100, "") if unit == "share" else (1, f" {unit}")
-    size, ends = factor * size, (factor * low, factor * high)
-    of_shares = digits.of_share(digits.stderr((low, high)))
-    least = of_shares if unit == "share" else max(digits.of_numbers([(ends[0], ends)]), 0)
-    written = [digits.written(size, least, "+"), *digits.written_difference(ends, (least, least), "+")]
-    return [f"{each}{after}" for each in written]
+        return [f"\N{MULTIPLICATION SIGN} {each}" for each in (digits.written(size, digits.of_ratio(size, (low, high))), *ends)]
+    number = digits.written((100 if is_share else 1) * size, digits.of_distance((low, high), is_share=is_share), "+")
+    return [each if is_share else f"{each} {unit}" for each in (number, *ends)]
 
 
 def _number(number: Any) -> str:

@@ -48,8 +48,9 @@ RULES = [
     (partial(Measure(is_share=True).size, is_rise=False), ((-0.076, -0.042),), "4.2 to 7.6 points"),
     (partial(Measure(is_share=True).size, is_rise=True), ((-0.001, 0.042),), "up to 5 points"),
     (partial(Measure(is_share=True).size, is_rise=False), ((-0.06, 0.001),), "up to 6 points"),
-    (partial(Measure(is_share=True).size, is_rise=False), ((-0.0412, -0.0009),), "up to 5 points"),  # the least rounds to none
-    (partial(Measure(is_share=False, unit="min").size, is_rise=True), ((0.0066, 1.3354),), "up to 1.4\u202fmin"),
+    (partial(Measure(is_share=True).size, is_rise=False), ((-0.0412, -0.0009),), "0.09 to 5 points"),  # not rounded to none
+    (partial(Measure(is_share=True).size, is_rise=True), ((0.0048, 0.0521),), "0.4 to 6 points"),
+    (partial(Measure(is_share=False, unit="min").size, is_rise=True), ((0.0066, 1.3354),), "0.006 to 1.4\u202fmin"),
     (partial(Measure(is_share=False, unit="min").size, is_rise=True), ((0.604, 2.01),), "0.6 to 2.1\u202fmin"),
     (partial(Measure(is_share=False, unit="ms").size, is_rise=True), ((3, 5),), "3 to 5\u202fms"),
     (partial(Measure(is_share=False, scale="log").size, is_rise=False), ((0.5, 0.8),), "a factor of 1.2 to 2.0"),

@@ -33,6 +33,7 @@ from deniable_aggregator.answer.model.metric import Listed
 from deniable_query import Answer, Metric, Query, QueryError, digits, table
 from deniable_query.commands.query import _about_differences
 from deniable_query.commands.query import query as command_query
+from deniable_query.sentences import differences
 from deniable_query.table import lines, remarks_of
 
 from .conftest import READ
@@ -1014,6 +1015,32 @@ def test_differences_have_the_digits_of_pages(cells, unit, texts):
     measure = figures.Measure(unit == "share", "" if unit == "share" else unit)
     ends = measure.signed(cells[1:]).replace("\u202f", " ").split(" to ")
     assert [each.split()[0] for each in ends] == [each.split()[0] for each in texts[1:]]
+
+
+@pytest.mark.parametrize(
+    ("ends", "scale", "unit", "size"),
+    [
+        ((0.0048, 0.0521), "linear", "share", "0.4 to 6 points"),  # the low end is not rounded to none
+        ((-0.0521, -0.0048), "linear", "share", "0.4 to 6 points"),
+        ((-0.001, 0.042), "linear", "share", "up to 5 points"),
+        ((0.3, 2.4), "linear", "share", "30 to 100 points"),
+        ((0.0066, 1.3354), "linear", "min", "0.006 to 1.4 min"),
+        ((1.004, 1.4), "log", "min", "a factor of 1.004 to 1.40"),
+        ((0.5, 0.8), "log", "min", "a factor of 1.2 to 2.0"),
+        ((0.98, 1.4), "log", "min", "a factor of up to 1.4"),
+    ],
+)
+def test_both_ends_of_what_differs_are_said_as_on_pages(ends, scale, unit, size):
+    """Only if the interval holds no difference is it said how large the difference is at most."""
+    none = 1 if scale == "log" else 0
+    row = {"metric": "m", "value": "yes" if unit == "share" else "mean", "unit": unit, "p_holm": 0.01, "differs": True}
+    row |= {"os": "linux", "difference": sum(ends) / 2, "diff_low_all": ends[0], "diff_high_all": ends[1]}
+    columns = [{"name": name} for name in ("from", "to", "os", "value", "n", "difference")]
+    answer = Answer([row], columns, [{"id": "m", "unit": unit, "scale": scale}], trial=False)
+    (sentence,) = differences(answer, "os=mac")
+    assert sentence.endswith(f", by {size}.")
+    measure = figures.Measure(unit == "share", "" if unit == "share" else unit, scale)
+    assert size == measure.size(ends, is_rise=sum(ends) / 2 > none).replace("\u202f", " ")
 
 
 def test_a_figure_on_a_logarithmic_scale_stays_in_its_range():

@@ -12,13 +12,12 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from deniable_query import VARIABLES, Query, QueryError, table
-from deniable_query.sentences import differences, sentences
+from deniable_query.sentences import differences, holds_none, sentences
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from deniable_query import Answer
-    from deniable_query.answer import Row
 
 _REFUSED = 2
 _JOINT = ".."
@@ -241,15 +240,15 @@ def _about_differences(answer: Answer) -> list[str]:
     tested = [row for row in answer.rows if row.get("p_holm") is not None]
     if not tested:
         return []
-    none = 1.0 if answer.metrics[0]["scale"] == "log" else 0.0
+    is_log = answer.metrics[0]["scale"] == "log"
     family = "LOW, ALL to HIGH, ALL hold for these together, so other pages have other intervals."
     alpha = 1 - float(tested[0]["level"] or 0)
     rule = f"A difference is beyond chance if its P, HOLM is at most {alpha:.6g}. {answer.together} {family}"
-    if not any(_holds(row, none) for row in tested):
+    if not any(row["differs"] and holds_none(row, is_ratio=is_log and row["unit"] != "share") for row in tested):
         return [rule]
     more = (
         f"The test finds a little more than the intervals exclude: a difference may be beyond chance though its interval holds "
-        f"{none:g}. It is then at most as large as the interval's end on its side."
+        f"{1 if is_log else 0}. It is then at most as large as the interval's end on its side."
     )
     return [rule, more]
 
@@ -261,13 +260,6 @@ def _about_intervals(answer: Answer) -> list[str]:
         return []
     level = f"{100 * float(answer.rows[0]['level'] or 0):g}% interval"
     return [f"LOW to HIGH: the {level} of a row chosen before looking. Those in the sentences hold for all values at once."]
-
-
-def _holds(row: Row, none: float) -> bool:
-    """Return whether a difference is beyond chance and its interval holds no difference."""
-    low, high = row["diff_low_all"], row["diff_high_all"]
-    known = isinstance(low, float) and isinstance(high, float)
-    return bool(row["differs"]) and known and low <= none <= high  # type: ignore[operator]
 
 
 def _reports(arguments: argparse.Namespace) -> Query:

@@ -310,9 +310,8 @@ class _Writer:
         is_more = figures.distance(difference, self.measure.scale) > 0
         state, word = ("more", "higher") if is_more else ("less", "lower")
         by = f"by {self.measure.size(ends, is_rise=is_more)}"
-        low, high = (figures.distance(end, self.measure.scale) for end in ends)
         # Holm's test finds a little more than the intervals exclude. What it finds then is by up to so much.
-        return state, f"{word} ({by if low <= 0 <= high else self._signed(ends)})", by
+        return state, f"{word} ({by if self.measure.holds_none(ends) else self._signed(ends)})", by
 
     def _signed(self, ends: tuple[float, float]) -> str:
         return self.measure.signed(ends).removesuffix(" points")  # the head of the column has the unit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deniable_query import digits
-from deniable_query.table import figures
+from deniable_query.table import figures_of
 
 if TYPE_CHECKING:
     from deniable_query.answer import Answer, Row
@@ -37,7 +37,7 @@ def _sentence(row: Row, metric: dict[str, Any]) -> str:
     value, unit = str(row["value"]), str(row["unit"])
     if unit == "share" and row["detected"] is False and _tells_nothing(row):
         return f"{row['n']:,} {'report detects' if row['n'] == 1 else 'reports detect'} no answer."
-    estimate, low, high = figures(row["estimate"], row["low"], row["high"], unit=unit)
+    estimate, low, high = figures_of(row, metric, in_sentence=True)
     interval = f"({100 * float(row['level'] or 0):g}% interval {low} to {high})"
     if unit != "share":
         start = f"{_MEANS[value]} is" if value in _MEANS else f"{int(value[1:])}% of answers are at most"

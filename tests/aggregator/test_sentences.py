@@ -74,6 +74,10 @@ RULES = [
     (Measure(is_share=True).possible, (1.32, (0.9, 1.74)), "100%"),
     (Measure(is_share=True).possible, (-0.12, (-0.2, -0.04)), "0%"),
     (Measure(is_share=False, unit="ms").possible, (-3, (-4, -2)), "\N{MINUS SIGN}3\u202fms"),
+    # a number is written as far as it is possible also in a table
+    (Measure(is_share=False, unit="ms", range=(0, 500)).estimate, (-31, (-80, 18)), "0\u202fms"),
+    (Measure(is_share=False, unit="ms", range=(0, 500)).ends, ((-80, 18),), "0 to 18\u202fms"),
+    (Measure(is_share=True).estimate, (-0.12, (-0.2, -0.04)), "\N{MINUS SIGN}12%"),
     (partial(Measure(is_share=True).size, is_rise=True), ((0.3, 2.4),), "30 to 100 points"),
     (partial(Measure(is_share=True).size, is_rise=True), ((-0.3, 2.4),), "up to 100 points"),
     (Measure(is_share=True).signed, ((-1.8, 0.2),), "\N{MINUS SIGN}100 to +20 points"),

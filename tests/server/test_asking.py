@@ -33,7 +33,7 @@ from deniable_aggregator.answer.model.metric import Listed
 from deniable_query import Answer, Metric, Query, QueryError, digits, table
 from deniable_query.commands.query import _about_differences
 from deniable_query.commands.query import query as command_query
-from deniable_query.sentences import differences
+from deniable_query.sentences import differences, sentences
 from deniable_query.table import lines, remarks_of
 
 from .conftest import READ
@@ -434,10 +434,10 @@ def test_what_pages_say_is_asked_by_one_call(url, filled):  # noqa: F811
     query = Query(url, READ).metric("theme", "wait")
     sentences_of = query.says()
     assert list(sentences_of) == ["theme", "wait"]
-    for name, sentences in sentences_of.items():
-        assert sentences[0] == filled.get(f"/api/v1/metrics/{name}").get_json()["says"]
+    for name, words in sentences_of.items():
+        assert words[0] == filled.get(f"/api/v1/metrics/{name}").get_json()["says"]
         series = filled.get(f"/api/v1/metrics/{name}/series").get_json()
-        assert sentences[1:] == [each for each in (series["says"], series["trend_says"]) if each]
+        assert words[1:] == [each for each in (series["says"], series["trend_says"]) if each]
     sides = "platform=linux", "platform=macos"
     compared = Query(url, READ).metric("theme").level(0.9).comparison(*sides)["theme"]
     assert compared == filled.get("/api/v1/metrics/theme/compare?a=platform=linux&b=platform=macos&level=0.9").get_json()
@@ -1043,15 +1043,20 @@ def test_both_ends_of_what_differs_are_said_as_on_pages(ends, scale, unit, size)
     assert size == measure.size(ends, is_rise=sum(ends) / 2 > none).replace("\u202f", " ")
 
 
-def test_a_figure_on_a_logarithmic_scale_stays_in_its_range():
-    """Few reports say nothing of a geometric mean: the table shows the whole range, and no answer that nobody can give."""
+def test_a_mean_stays_in_its_range():
+    """Few reports say nothing of a mean: as pages do, the table shows the whole range, and no answer that nobody can give."""
     row = {"metric": "backup", "value": "geometric_mean", "estimate": 0.004, "low": 2e-11, "high": 740_000.0, "unit": "s", "n": 4}
     about = {"id": "backup", "scale": "log", "range": [1.0, 7200.0]}
     columns = [{"name": "value"}, {"name": "n"}]
     _, figures_ = lines(Answer([row], columns, [about], trial=False))
     assert figures_.split() == ["geometric_mean", "1", "s", "1", "s", "7,200", "s", "4"]
-    _, figures_ = lines(Answer([row], columns, [about | {"scale": "linear"}], trial=False))
-    assert "740,000 s" in figures_  # unbiased, as shares are
+    row |= {"value": "mean", "estimate": -31.0, "low": -80.0, "high": 18.0, "level": 0.95}
+    linear = Answer([row], [{"name": "to"}, *columns], [about | {"scale": "linear", "unit": "s"}], trial=False)
+    assert lines(linear)[1].split() == ["mean", "1", "s", "1", "s", "18", "s", "4"]
+    assert sentences(linear) == ["The mean is 1 s (95% interval 1 s to 18 s)."]
+    row |= {"value": "100..", "unit": "share", "estimate": -0.58, "low": -0.58, "high": 0.24, "detected": None}
+    assert lines(linear)[1].split()[1:4] == ["-58%".replace("-", "\N{MINUS SIGN}"), "\N{MINUS SIGN}58%", "24%"]  # unbiased
+    assert sentences(linear) == ["0% of answers are above 100 s (95% interval 0% to 24%)."]
 
 
 def test_remarks_name_their_rows():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import pairwise
-from math import exp, floor, log, log10
+from math import exp, floor, inf, log, log10
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.registry import period
@@ -27,20 +27,23 @@ class Measure(NamedTuple):
     is_share: bool
     unit: str = ""  # of a number
     scale: str = "linear"  # of a number: "linear", or "log", where a difference is a ratio
+    range: tuple[float, float] = (-inf, inf)  # of a number: the least and the greatest that is possible
 
     def estimate(self, value: float, interval: tuple[float, float]) -> str:
-        """Write an estimate with as many digits as its interval allows."""
-        return share(value, stderr(interval)) if self.is_share else number(value, interval, self.unit)
+        """Write an estimate with as many digits as its interval allows: a number as far as it is possible, a share unbiased."""
+        if self.is_share:
+            return share(value, stderr(interval))
+        return number(possible(value, self.range), self._within(interval), self.unit)
 
     def possible(self, value: float, interval: tuple[float, float]) -> str:
-        """Write an estimate in a sentence: a share as far as it is possible."""
+        """Write an estimate in a sentence: a share, too, as far as it is possible."""
         return self.estimate(possible(value) if self.is_share else value, interval)
 
     def ends(self, interval: tuple[float, float]) -> str:
         """Write between which ends an estimate lies."""
         if self.is_share:
             return share_range(interval, stderr(interval))
-        return " to ".join(number_ends(interval, self.unit))
+        return " to ".join(number_ends(self._within(interval), self.unit))
 
     def size(
         self,
@@ -86,6 +89,9 @@ class Measure(NamedTuple):
         """Write how large differences of shares with these intervals are at most, rounded up."""
         reach = min(100 * max(abs(end) for interval in intervals for end in interval), 100.0)
         return f"{digits.written_most(reach)} points"
+
+    def _within(self, interval: tuple[float, float]) -> tuple[float, float]:
+        return possible(interval[0], self.range), possible(interval[1], self.range)
 
     def _written(self, ends: tuple[float, float], sign: str) -> tuple[str, str]:
         """Write the ends of two distances, the second one with the unit."""

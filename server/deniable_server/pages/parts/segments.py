@@ -17,6 +17,7 @@ from deniable_aggregator.answer.model.query import CompareWith, Filter, Query
 from deniable_aggregator.answer.question import date_range, questions
 from deniable_aggregator.answer.question.cells import segments_of, with_columns
 from deniable_aggregator.answer.readings import ShareReading, read
+from deniable_aggregator.answer.readings.number import range_of
 from deniable_aggregator.answer.refusal import Refusal, UnknownValue
 from deniable_aggregator.answer.table import rows
 from deniable_aggregator.inference.leaders import Leaders
@@ -160,7 +161,7 @@ def table(
         column = segments_of(query)[0]
         listed[name] = [{**each, "": each[column]} for each in answered.rows]
     scale = _scale(measured, answer.interval, [each for own in listed.values() for each in own])
-    measure = Measure(measured.number is None, metric.unit, metric.scale)
+    measure = Measure(measured.number is None, metric.unit, metric.scale, range_of(metric))
     writer = _Writer(version, measure, scale, 1 - measured.level)
     overall = {
         "": "All reports",

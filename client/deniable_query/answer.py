@@ -29,6 +29,8 @@ class Answer:
         What the metrics are: ``id``, ``type``, ``unit`` and so on.
     trial
         Whether everything is published at once, however few reports there are.
+    simulated
+        The days for which there are reports of simulated people; empty if there are none.
     together
         Which differences are tested together, in words; empty if nothing is compared.
     """
@@ -37,6 +39,7 @@ class Answer:
     columns: list[dict[str, str]]
     metrics: list[dict[str, Any]]
     trial: bool
+    simulated: str = ""
     together: str = ""
 
     def __repr__(self) -> str:

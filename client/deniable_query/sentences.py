@@ -21,11 +21,16 @@ def sentences(answer: Answer) -> list[str]:
     rows = [row for row in answer.rows if row["estimate"] is not None and "value" in row]
     if len(rows) > _MOST or any("time" in row for row in rows):
         return []
-    names = [each["name"] for each in answer.columns]
-    segments = names[names.index("to") + 1 : names.index("value")] if "value" in names else []
+    segments = segments_of(answer)
     metrics = {each["id"]: each for each in answer.metrics}
     says = [f"{_reports(row, segments)}{_sentence(row, metrics[str(row['metric'])])}" for row in rows]
     return list(dict.fromkeys(says))  # several rows of a group may say together that they detect nothing
+
+
+def segments_of(answer: Answer) -> list[str]:
+    """Return the segments that rows are broken down by."""
+    names = [each["name"] for each in answer.columns]
+    return names[names.index("to") + 1 : names.index("value")] if "value" in names else []
 
 
 def _reports(row: Row, segments: list[str]) -> str:
@@ -71,9 +76,8 @@ def differences(
     sure = sorted((row for row in tested if row["differs"]), key=lambda row: (row["p_holm"], -abs(float(row["difference"] or 0))))
     if not sure:
         return [f"No difference beyond chance {f'from {base}' if '=' in base else 'from the time before'}."]
-    names = [each["name"] for each in answer.columns]
     segment, _, value = base.partition("=")
-    others = [name for name in names[names.index("to") + 1 : names.index("value")] if name != segment]
+    others = [name for name in segments_of(answer) if name != segment]
     others = [*(["period"] if answer.rows and "time" in answer.rows[0] else []), *others]
     words = []
     for row in sure[:_MOST_DIFFERENT]:

@@ -41,13 +41,19 @@ def html(answer: Answer) -> str:
 
 
 def remarks_of(answer: Answer) -> list[str]:
-    """Say what rows are compared with, why some have no figures, and what else to consider; each once."""
+    """Say what rows are compared with, why some have no figures, what else to consider, and what the store is; each once."""
     rows, remarks = answer.rows, _base(answer.rows)
     for name in ("reason", "note"):
         for text in dict.fromkeys(part for row in rows for part in _parts(row[name])):
             of = [row for row in rows if text in _parts(row[name])]
             silent = all(row["estimate"] is None for row in of)
             remarks.append(text if silent or len(of) == len(rows) else f"{_named(answer, of)}: {text}")
+    # The banners of pages, in the same words.
+    if answer.trial:
+        remarks.append("Trial: Every report is published at once, and small groups are not protected.")
+    if answer.simulated:
+        words = "Simulated: Reports of simulated people were counted here, for {} (deniable simulate --send)."
+        remarks.append(words.format(answer.simulated))
     return remarks
 
 

@@ -30,8 +30,9 @@ from deniable.registry import period
 from deniable_aggregator.answer import digits as of_pages
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.model.metric import Listed
+from deniable_aggregator.store import schema
 from deniable_query import Answer, Metric, Query, QueryError, digits, table
-from deniable_query.commands.query import _about_differences
+from deniable_query.commands.query import _about_differences, trends_by_segment
 from deniable_query.commands.query import query as command_query
 from deniable_query.sentences import differences, sentences
 from deniable_query.table import lines, remarks_of
@@ -819,6 +820,46 @@ def test_the_command_speaks_of_its_own_options(url, command, words, answer):
     status, out, err = command(url, "theme", *words)
     assert (status, out) == (2, "")
     assert err.startswith(f"deniable query: {answer}")
+
+
+def test_the_command_says_how_a_share_above_a_limit_is_asked(url, command):
+    """And not that a quantile with these digits may be meant."""
+    err = command(url, "wait", "--value", ">50")[2]
+    assert "p99; a range of wait is written 50.. for more than 50, and ..50 for at most that" in err
+
+
+def test_the_command_says_the_trend_of_each_segment(url, command):
+    """Together they hold at the level asked for. Beside rows of one answer there is none, for it may be of others."""
+    out = command(url, "theme", "--by", "platform", "--trend")[1]
+    linux = Query(url, READ).metric("theme").where(platform="linux")
+    *_, says = linux.says()["theme"]
+    assert out.startswith(f"platform=linux: {says}\n\n")  # macos has too few periods
+    monthly = [{"platform": name, "trend": 0.1, "value": "dark", "level": 0.9, "to": None} for name in ("linux", "macos")]
+    columns = [{"name": name} for name in ("from", "to", "platform", "value")]
+    answer = Answer(monthly, columns, [{"id": "theme"}], trial=False)
+    listed = trends_by_segment(Query(url, READ).metric("theme"), answer)
+    *_, says = linux.level(0.95).says()["theme"]
+    assert listed[0] == f"platform=linux: {says}"
+    assert listed[-1] == "What is said of these 2 trends holds together at 90%: each has a level of 95%."
+    assert "beyond chance" not in command(url, "theme", "--by", "platform", "--trend", "--value", "dark")[1]
+
+
+def test_the_command_says_what_a_store_is(serve, command):
+    """That it is a trial, and that people were simulated, as pages do."""
+    trial = serve(MONTHLY.replace("early = false", "trial = true"))
+    trial.store.put(schema.SIMULATED, "2026-11-01 to 2026-11-07")
+    send(trial, "theme", [0] * 100, day(2))
+    trial.drain()
+    html = trial.http.get("/m/theme").get_data(as_text=True)
+    banners = [re.sub("<.*?>", "", each) for each in re.findall(r'<p class="trial">(.*)</p>', html)]
+    with listening(trial.flask) as address:
+        out = command(address, "theme")[1].splitlines()
+        text = Query(address, READ).metric("theme").answer()._repr_html_()
+    assert len(banners) == 2
+    for banner in banners:
+        remark = banner.replace(" ", ": ", 1)
+        assert remark in out
+        assert remark in text
 
 
 def test_the_command_writes_a_range_as_a_share(url, command):

@@ -71,18 +71,16 @@ class Answer:
         Raises
         ------
         ImportError
-            If there is neither.
+            If it is not there.
         """
-        if library != "polars":
-            try:
-                return self._pandas()
-            except ModuleNotFoundError:
-                if library:
-                    raise
-        try:
-            return self._polars()
-        except ModuleNotFoundError as error:
-            raise ImportError("frame() needs pandas or polars; rows() needs neither") from error
+        for name, make in (("pandas", self._pandas), ("polars", self._polars)):
+            if library in (None, name):
+                try:
+                    return make()
+                except ModuleNotFoundError:
+                    continue
+        rule = f"frame() needs {library or 'pandas or polars'}: pip install {library or 'pandas'}"
+        raise ImportError(f"{rule}; rows() needs none")
 
     def _pandas(self) -> Any:
         import pandas as pd  # noqa: PLC0415 - it takes long, and rows need none

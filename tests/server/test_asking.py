@@ -41,6 +41,7 @@ from .conftest import READ
 from .test_rows import NOW, RANGE, ask, day, filled, send, shop  # noqa: F401 - fixtures
 from .test_rows import REGISTRY as MONTHLY
 
+FRAMES = ("pandas", "polars")
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "query.md").read_text("utf-8")
 
 
@@ -289,8 +290,12 @@ def test_without_pandas_and_polars(url, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     assert isinstance(query.frame(), pl.DataFrame)
     monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(ImportError, match="needs pandas or polars"):
-        query.frame()
+    for library, words in (
+        (None, "pandas or polars: pip install pandas"),
+        *((each, f"{each}: pip install {each}") for each in FRAMES),
+    ):
+        with pytest.raises(ImportError, match=rf"^frame\(\) needs {words}; rows\(\) needs none$"):
+            query.frame(library)
     assert len(query.rows()) == 2
 
 

@@ -341,7 +341,8 @@ class Query:
             if len({page["releases"] for page in pages}) == 1:
                 first, *_ = pages
                 rows = [row for page in pages for row in page["rows"]]
-                return Answer(rows, first["columns"], first["metrics"], first["trial"], first["together"] or "")
+                about = (first["columns"], first["metrics"], first["trial"], first["simulated"] or "", first["together"] or "")
+                return Answer(rows, *about)
         raise QueryError(200, "", "something was published between the pages, again and again; ask again")
 
     def _pages(self) -> list[dict[str, Any]]:

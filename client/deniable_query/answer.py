@@ -29,6 +29,8 @@ class Answer:
         What the metrics are: ``id``, ``type``, ``unit`` and so on.
     trial
         Whether everything is published at once, however few reports there are.
+    simulated
+        The days for which there are reports of simulated people; empty if there are none.
     together
         Which differences are tested together, in words; empty if nothing is compared.
     """
@@ -37,6 +39,7 @@ class Answer:
     columns: list[dict[str, str]]
     metrics: list[dict[str, Any]]
     trial: bool
+    simulated: str = ""
     together: str = ""
 
     def __repr__(self) -> str:
@@ -68,18 +71,16 @@ class Answer:
         Raises
         ------
         ImportError
-            If there is neither.
+            If it is not there.
         """
-        if library != "polars":
-            try:
-                return self._pandas()
-            except ModuleNotFoundError:
-                if library:
-                    raise
-        try:
-            return self._polars()
-        except ModuleNotFoundError as error:
-            raise ImportError("frame() needs pandas or polars; rows() needs neither") from error
+        for name, make in (("pandas", self._pandas), ("polars", self._polars)):
+            if library in (None, name):
+                try:
+                    return make()
+                except ModuleNotFoundError:
+                    continue
+        rule = f"frame() needs {library or 'pandas or polars'}: pip install {library or 'pandas'}"
+        raise ImportError(f"{rule}; rows() needs none")
 
     def _pandas(self) -> Any:
         import pandas as pd  # noqa: PLC0415 - it takes long, and rows need none

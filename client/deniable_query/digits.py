@@ -130,6 +130,21 @@ def written_difference(
     return written_ends(ends, (first, last), positive)
 
 
+def of_distance(ends: tuple[float, float], *, is_share: bool) -> int:
+    """Return the digits after the point of a difference of numbers, or of shares in points, from its interval."""
+    return of_share(stderr(ends)) if is_share else max(of_numbers([(ends[0], ends)]), 0)
+
+
+def written_distance(ends: tuple[float, float], *, is_share: bool, is_ratio: bool, positive: str = "") -> tuple[str, str]:
+    """Write the ends of the interval of a difference of numbers, of shares in points, or as a ratio of numbers."""
+    if is_ratio:
+        return written_difference(ends, (of_ratio(ends[0], ends), of_ratio(ends[1], ends)), none=1.0)
+    places = of_distance(ends, is_share=is_share)
+    if is_share:  # no shares are more than 100 points apart, so an interval that is cut there holds as often
+        ends = (min(max(100 * ends[0], -100.0), 100.0), min(max(100 * ends[1], -100.0), 100.0))
+    return written_difference(ends, (places, places), positive)
+
+
 def are_whole(rows: Sequence[tuple[float, tuple[float, float]]]) -> bool:
     """Whether numbers and the ends of their intervals are whole."""
     return all(float(each).is_integer() for value, ends in rows for each in (value, *ends))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deniable_query import digits
-from deniable_query.table import figures
+from deniable_query.table import figures_of
 
 if TYPE_CHECKING:
     from deniable_query.answer import Answer, Row
@@ -21,11 +21,16 @@ def sentences(answer: Answer) -> list[str]:
     rows = [row for row in answer.rows if row["estimate"] is not None and "value" in row]
     if len(rows) > _MOST or any("time" in row for row in rows):
         return []
-    names = [each["name"] for each in answer.columns]
-    segments = names[names.index("to") + 1 : names.index("value")] if "value" in names else []
+    segments = segments_of(answer)
     metrics = {each["id"]: each for each in answer.metrics}
     says = [f"{_reports(row, segments)}{_sentence(row, metrics[str(row['metric'])])}" for row in rows]
     return list(dict.fromkeys(says))  # several rows of a group may say together that they detect nothing
+
+
+def segments_of(answer: Answer) -> list[str]:
+    """Return the segments that rows are broken down by."""
+    names = [each["name"] for each in answer.columns]
+    return names[names.index("to") + 1 : names.index("value")] if "value" in names else []
 
 
 def _reports(row: Row, segments: list[str]) -> str:
@@ -37,7 +42,7 @@ def _sentence(row: Row, metric: dict[str, Any]) -> str:
     value, unit = str(row["value"]), str(row["unit"])
     if unit == "share" and row["detected"] is False and _tells_nothing(row):
         return f"{row['n']:,} {'report detects' if row['n'] == 1 else 'reports detect'} no answer."
-    estimate, low, high = figures(row["estimate"], row["low"], row["high"], unit=unit)
+    estimate, low, high = figures_of(row, metric, in_sentence=True)
     interval = f"({100 * float(row['level'] or 0):g}% interval {low} to {high})"
     if unit != "share":
         start = f"{_MEANS[value]} is" if value in _MEANS else f"{int(value[1:])}% of answers are at most"
@@ -71,9 +76,8 @@ def differences(
     sure = sorted((row for row in tested if row["differs"]), key=lambda row: (row["p_holm"], -abs(float(row["difference"] or 0))))
     if not sure:
         return [f"No difference beyond chance {f'from {base}' if '=' in base else 'from the time before'}."]
-    names = [each["name"] for each in answer.columns]
     segment, _, value = base.partition("=")
-    others = [name for name in names[names.index("to") + 1 : names.index("value")] if name != segment]
+    others = [name for name in segments_of(answer) if name != segment]
     others = [*(["period"] if answer.rows and "time" in answer.rows[0] else []), *others]
     words = []
     for row in sure[:_MOST_DIFFERENT]:
@@ -81,6 +85,12 @@ def differences(
         words.append(f"{_reports(row, others)}{_differs(row, metrics[str(row['metric'])], beside)}")
     more = len(sure) - _MOST_DIFFERENT
     return [*words, f"{more} more {'differs' if more == 1 else 'differ'}."] if more > 0 else words
+
+
+def holds_none(row: Row, *, is_ratio: bool) -> bool:
+    """Tell whether the interval of a difference, which holds with those of all others, holds no difference."""
+    low, high = row["diff_low_all"], row["diff_high_all"]
+    return isinstance(low, float) and isinstance(high, float) and low <= (1 if is_ratio else 0) <= high
 
 
 def _differs(row: Row, metric: dict[str, Any], beside: str) -> str:
@@ -98,16 +108,10 @@ def _differs(row: Row, metric: dict[str, Any], beside: str) -> str:
 
 
 def _size(row: Row, unit: str, *, is_ratio: bool, is_more: bool) -> str:
-    """Write how large a difference is, without a sign; how large at most, if the least rounds to none."""
+    """Write how large a difference is, without a sign; how large at most, if its interval holds no difference."""
     low, high = float(row["diff_low_all"] or 0), float(row["diff_high_all"] or 0)
-    if is_ratio:
-        low, high = (low, high) if is_more else (1 / high, 1 / low)
-        least, none = digits.of_ratio(low, (low, high)), 1.0
-    else:
-        factor = 100 if unit == "share" else 1
-        low, high = (factor * low, factor * high) if is_more else (-factor * high, -factor * low)
-        of_share = digits.of_share(digits.stderr((low, high)) / factor)
-        least, none = of_share if unit == "share" else max(digits.of_numbers([(low, (low, high))]), 0), 0.0
-    begin, end = digits.written_ends((low, high), (least, least))
-    words = f"{begin} to {end}" if digits.outwards(low, least, up=False) > none else f"up to {end}"
+    if not is_more:
+        low, high = (1 / high, 1 / low) if is_ratio else (-high, -low)
+    begin, end = digits.written_distance((low, high), is_share=unit == "share", is_ratio=is_ratio)
+    words = f"up to {end}" if holds_none(row, is_ratio=is_ratio) else f"{begin} to {end}"
     return f"a factor of {words}" if is_ratio else f"{words} {'points' if unit == 'share' else unit}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 from itertools import takewhile
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from deniable_query import digits
@@ -40,13 +41,19 @@ def html(answer: Answer) -> str:
 
 
 def remarks_of(answer: Answer) -> list[str]:
-    """Say what rows are compared with, why some have no figures, and what else to consider; each once."""
+    """Say what rows are compared with, why some have no figures, what else to consider, and what the store is; each once."""
     rows, remarks = answer.rows, _base(answer.rows)
     for name in ("reason", "note"):
         for text in dict.fromkeys(part for row in rows for part in _parts(row[name])):
             of = [row for row in rows if text in _parts(row[name])]
             silent = all(row["estimate"] is None for row in of)
             remarks.append(text if silent or len(of) == len(rows) else f"{_named(answer, of)}: {text}")
+    # The banners of pages, in the same words.
+    if answer.trial:
+        remarks.append("Trial: Every report is published at once, and small groups are not protected.")
+    if answer.simulated:
+        words = "Simulated: Reports of simulated people were counted here, for {} (deniable simulate --send)."
+        remarks.append(words.format(answer.simulated))
     return remarks
 
 
@@ -102,8 +109,7 @@ def _table(answer: Answer) -> list[list[str]]:
         metric = metrics[str(row["metric"])]
         is_ratio = unit != "share" and metric["scale"] == "log"
         cells = [str(row.get(name) or "") for name in names]
-        estimate, *ends = (_possible(row[name], *metric["range"]) if is_ratio else row[name] for name in _ESTIMATE)
-        cells += figures(estimate, *ends, unit=unit)
+        cells += figures_of(row, metric)
         for names_of in filter(None, (differences, trends)):
             size, *ends = (row[name] for name in names_of)
             cells += distances(size, *ends, unit=unit, is_ratio=is_ratio)
@@ -120,13 +126,17 @@ def _names(answer: Answer) -> list[str]:
     return [*(name for name in before if name not in absent), *(["value"] if "value" in listed else [])]
 
 
-def _possible(number: Cell, least: float, most: float) -> Cell:
-    """Return a figure on a logarithmic scale as far as it is possible: of few reports its interval ends far out of range."""
-    return min(max(number, least), most) if isinstance(number, float) else number
+def figures_of(row: Row, metric: dict[str, Any], *, in_sentence: bool = False) -> list[str]:
+    """Write an estimate and the ends of its interval as pages do: of a number, or in a sentence, what is possible of them."""
+    cells, unit = [row[name] for name in _ESTIMATE], str(row["unit"] or "")
+    if unit != "share":
+        least, most = metric["range"] or (-inf, inf)
+        cells = [min(max(each, least), most) if isinstance(each, float) else each for each in cells]
+    return figures(*cells, unit=unit, are_possible=in_sentence)
 
 
-def figures(estimate: Cell, low: Cell, high: Cell, *, unit: str) -> list[str]:
-    """Write an estimate and the ends of its interval as pages do: ends are rounded outwards."""
+def figures(estimate: Cell, low: Cell, high: Cell, *, unit: str, are_possible: bool = False) -> list[str]:
+    """Write an estimate and the ends of its interval, which are rounded outwards."""
     if not (isinstance(low, float) and isinstance(high, float)):
         return ["" if each is None else f"{each} {unit}".rstrip() for each in (estimate, low, high)]
     if not isinstance(estimate, float):  # an answer that no report names
@@ -134,7 +144,8 @@ def figures(estimate: Cell, low: Cell, high: Cell, *, unit: str) -> list[str]:
     ends = (low, high)
     if unit == "share":
         places = digits.of_share(digits.stderr(ends))
-        shares = [digits.written(100 * estimate, places), *digits.written_ends((100 * low, 100 * high), (places, places))]
+        points = [100 * (min(max(each, 0.0), 1.0) if are_possible else each) for each in (estimate, low, high)]
+        shares = [digits.written(points[0], places), *digits.written_ends((points[1], points[2]), (places, places))]
         return [f"{each}%" for each in shares]
     of_ends = digits.of_number(low, ends), digits.of_number(high, ends)
     numbers = [digits.written(estimate, digits.of_number(estimate, ends)), *digits.written_ends(ends, of_ends)]
@@ -145,16 +156,12 @@ def distances(size: Cell, low: Cell, high: Cell, *, unit: str, is_ratio: bool) -
     """Write a difference or a trend and the ends of its interval, with signs: of shares in points; or ratios as factors."""
     if not (isinstance(size, float) and isinstance(low, float) and isinstance(high, float)):
         return ["" if each is None else str(each) for each in (size, low, high)]
+    is_share = unit == "share"
+    ends = digits.written_distance((low, high), is_share=is_share, is_ratio=is_ratio, positive="+")
     if is_ratio:
-        of_size, of_low, of_high = (digits.of_ratio(each, (low, high)) for each in (size, low, high))
-        ratios = [digits.written(size, of_size), *digits.written_difference((low, high), (of_low, of_high), none=1.0)]
-        return [f"\N{MULTIPLICATION SIGN} {each}" for each in ratios]
-    factor, after = (100, "") if unit == "share" else (1, f" {unit}")
-    size, ends = factor * size, (factor * low, factor * high)
-    of_shares = digits.of_share(digits.stderr((low, high)))
-    least = of_shares if unit == "share" else max(digits.of_numbers([(ends[0], ends)]), 0)
-    written = [digits.written(size, least, "+"), *digits.written_difference(ends, (least, least), "+")]
-    return [f"{each}{after}" for each in written]
+        return [f"\N{MULTIPLICATION SIGN} {each}" for each in (digits.written(size, digits.of_ratio(size, (low, high))), *ends)]
+    number = digits.written((100 if is_share else 1) * size, digits.of_distance((low, high), is_share=is_share), "+")
+    return [each if is_share else f"{each} {unit}" for each in (number, *ends)]
 
 
 def _number(number: Any) -> str:

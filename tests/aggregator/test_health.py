@@ -220,6 +220,10 @@ def test_status_of_a_trial_says_of_which_second_it_is(store, store_url, capsys, 
     assert main([*options, "--json"]) == 0
     row = json.loads(capsys.readouterr().out)
     assert (row["counted"], row["counted_at"]) == (30, "2026-11-28T12:01:37Z")
+    health.beat(store.partitions[0], "w")
+    monkeypatch.setattr(Store, "now", lambda _: 1_795_867_340)
+    assert main(options) == 0
+    assert "shop: all that came by 12:02:20 UTC is counted" in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.parametrize(

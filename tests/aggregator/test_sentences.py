@@ -48,8 +48,9 @@ RULES = [
     (partial(Measure(is_share=True).size, is_rise=False), ((-0.076, -0.042),), "4.2 to 7.6 points"),
     (partial(Measure(is_share=True).size, is_rise=True), ((-0.001, 0.042),), "up to 5 points"),
     (partial(Measure(is_share=True).size, is_rise=False), ((-0.06, 0.001),), "up to 6 points"),
-    (partial(Measure(is_share=True).size, is_rise=False), ((-0.0412, -0.0009),), "up to 5 points"),  # the least rounds to none
-    (partial(Measure(is_share=False, unit="min").size, is_rise=True), ((0.0066, 1.3354),), "up to 1.4\u202fmin"),
+    (partial(Measure(is_share=True).size, is_rise=False), ((-0.0412, -0.0009),), "0.09 to 5 points"),  # not rounded to none
+    (partial(Measure(is_share=True).size, is_rise=True), ((0.0048, 0.0521),), "0.4 to 6 points"),
+    (partial(Measure(is_share=False, unit="min").size, is_rise=True), ((0.0066, 1.3354),), "0.006 to 1.4\u202fmin"),
     (partial(Measure(is_share=False, unit="min").size, is_rise=True), ((0.604, 2.01),), "0.6 to 2.1\u202fmin"),
     (partial(Measure(is_share=False, unit="ms").size, is_rise=True), ((3, 5),), "3 to 5\u202fms"),
     (partial(Measure(is_share=False, scale="log").size, is_rise=False), ((0.5, 0.8),), "a factor of 1.2 to 2.0"),
@@ -73,6 +74,10 @@ RULES = [
     (Measure(is_share=True).possible, (1.32, (0.9, 1.74)), "100%"),
     (Measure(is_share=True).possible, (-0.12, (-0.2, -0.04)), "0%"),
     (Measure(is_share=False, unit="ms").possible, (-3, (-4, -2)), "\N{MINUS SIGN}3\u202fms"),
+    # a number is written as far as it is possible also in a table
+    (Measure(is_share=False, unit="ms", range=(0, 500)).estimate, (-31, (-80, 18)), "0\u202fms"),
+    (Measure(is_share=False, unit="ms", range=(0, 500)).ends, ((-80, 18),), "0 to 18\u202fms"),
+    (Measure(is_share=True).estimate, (-0.12, (-0.2, -0.04)), "\N{MINUS SIGN}12%"),
     (partial(Measure(is_share=True).size, is_rise=True), ((0.3, 2.4),), "30 to 100 points"),
     (partial(Measure(is_share=True).size, is_rise=True), ((-0.3, 2.4),), "up to 100 points"),
     (Measure(is_share=True).signed, ((-1.8, 0.2),), "\N{MINUS SIGN}100 to +20 points"),

@@ -331,6 +331,12 @@ def test_a_mistyped_option_gets_the_usage_of_its_action(capsys):
         assert f"\ndeniable {command}: error: unrecognized arguments: {words}" in err
 
 
+def test_a_command_of_one_metric_asks_for_one(capsys):
+    with pytest.raises(SystemExit, match=r"^2$"):
+        cli.main(("query", "theme", "wait"))
+    assert capsys.readouterr().err.endswith(": unrecognized arguments: wait; write one METRIC, and run it once for each\n")
+
+
 @pytest.fixture
 def points(monkeypatch):
     """Replace what is installed."""

@@ -30,15 +30,18 @@ from deniable.registry import period
 from deniable_aggregator.answer import digits as of_pages
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.model.metric import Listed
+from deniable_aggregator.store import schema
 from deniable_query import Answer, Metric, Query, QueryError, digits, table
-from deniable_query.commands.query import _about_differences
+from deniable_query.commands.query import _about_differences, trends_by_segment
 from deniable_query.commands.query import query as command_query
+from deniable_query.sentences import differences, sentences
 from deniable_query.table import lines, remarks_of
 
 from .conftest import READ
 from .test_rows import NOW, RANGE, ask, day, filled, send, shop  # noqa: F401 - fixtures
 from .test_rows import REGISTRY as MONTHLY
 
+FRAMES = ("pandas", "polars")
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "query.md").read_text("utf-8")
 
 
@@ -287,8 +290,12 @@ def test_without_pandas_and_polars(url, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     assert isinstance(query.frame(), pl.DataFrame)
     monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(ImportError, match="needs pandas or polars"):
-        query.frame()
+    for library, words in (
+        (None, "pandas or polars: pip install pandas"),
+        *((each, f"{each}: pip install {each}") for each in FRAMES),
+    ):
+        with pytest.raises(ImportError, match=rf"^frame\(\) needs {words}; rows\(\) needs none$"):
+            query.frame(library)
     assert len(query.rows()) == 2
 
 
@@ -433,10 +440,10 @@ def test_what_pages_say_is_asked_by_one_call(url, filled):  # noqa: F811
     query = Query(url, READ).metric("theme", "wait")
     sentences_of = query.says()
     assert list(sentences_of) == ["theme", "wait"]
-    for name, sentences in sentences_of.items():
-        assert sentences[0] == filled.get(f"/api/v1/metrics/{name}").get_json()["says"]
+    for name, words in sentences_of.items():
+        assert words[0] == filled.get(f"/api/v1/metrics/{name}").get_json()["says"]
         series = filled.get(f"/api/v1/metrics/{name}/series").get_json()
-        assert sentences[1:] == [each for each in (series["says"], series["trend_says"]) if each]
+        assert words[1:] == [each for each in (series["says"], series["trend_says"]) if each]
     sides = "platform=linux", "platform=macos"
     compared = Query(url, READ).metric("theme").level(0.9).comparison(*sides)["theme"]
     assert compared == filled.get("/api/v1/metrics/theme/compare?a=platform=linux&b=platform=macos&level=0.9").get_json()
@@ -820,6 +827,46 @@ def test_the_command_speaks_of_its_own_options(url, command, words, answer):
     assert err.startswith(f"deniable query: {answer}")
 
 
+def test_the_command_says_how_a_share_above_a_limit_is_asked(url, command):
+    """And not that a quantile with these digits may be meant."""
+    err = command(url, "wait", "--value", ">50")[2]
+    assert "p99; a range of wait is written 50.. for more than 50, and ..50 for at most that" in err
+
+
+def test_the_command_says_the_trend_of_each_segment(url, command):
+    """Together they hold at the level asked for. Beside rows of one answer there is none, for it may be of others."""
+    out = command(url, "theme", "--by", "platform", "--trend")[1]
+    linux = Query(url, READ).metric("theme").where(platform="linux")
+    *_, says = linux.says()["theme"]
+    assert out.startswith(f"platform=linux: {says}\n\n")  # macos has too few periods
+    monthly = [{"platform": name, "trend": 0.1, "value": "dark", "level": 0.9, "to": None} for name in ("linux", "macos")]
+    columns = [{"name": name} for name in ("from", "to", "platform", "value")]
+    answer = Answer(monthly, columns, [{"id": "theme"}], trial=False)
+    listed = trends_by_segment(Query(url, READ).metric("theme"), answer)
+    *_, says = linux.level(0.95).says()["theme"]
+    assert listed[0] == f"platform=linux: {says}"
+    assert listed[-1] == "What is said of these 2 trends holds together at 90%: each has a level of 95%."
+    assert "beyond chance" not in command(url, "theme", "--by", "platform", "--trend", "--value", "dark")[1]
+
+
+def test_the_command_says_what_a_store_is(serve, command):
+    """That it is a trial, and that people were simulated, as pages do."""
+    trial = serve(MONTHLY.replace("early = false", "trial = true"))
+    trial.store.put(schema.SIMULATED, "2026-11-01 to 2026-11-07")
+    send(trial, "theme", [0] * 100, day(2))
+    trial.drain()
+    html = trial.http.get("/m/theme").get_data(as_text=True)
+    banners = [re.sub("<.*?>", "", each) for each in re.findall(r'<p class="trial">(.*)</p>', html)]
+    with listening(trial.flask) as address:
+        out = command(address, "theme")[1].splitlines()
+        text = Query(address, READ).metric("theme").answer()._repr_html_()
+    assert len(banners) == 2
+    for banner in banners:
+        remark = banner.replace(" ", ": ", 1)
+        assert remark in out
+        assert remark in text
+
+
 def test_the_command_writes_a_range_as_a_share(url, command):
     """Also beside figures in the unit of the number."""
     _, out, _ = command(url, "wait", "--value", "300..500", "--value", "p50")
@@ -1016,15 +1063,46 @@ def test_differences_have_the_digits_of_pages(cells, unit, texts):
     assert [each.split()[0] for each in ends] == [each.split()[0] for each in texts[1:]]
 
 
-def test_a_figure_on_a_logarithmic_scale_stays_in_its_range():
-    """Few reports say nothing of a geometric mean: the table shows the whole range, and no answer that nobody can give."""
+@pytest.mark.parametrize(
+    ("ends", "scale", "unit", "size"),
+    [
+        ((0.0048, 0.0521), "linear", "share", "0.4 to 6 points"),  # the low end is not rounded to none
+        ((-0.0521, -0.0048), "linear", "share", "0.4 to 6 points"),
+        ((-0.001, 0.042), "linear", "share", "up to 5 points"),
+        ((0.3, 2.4), "linear", "share", "30 to 100 points"),
+        ((0.0066, 1.3354), "linear", "min", "0.006 to 1.4 min"),
+        ((1.004, 1.4), "log", "min", "a factor of 1.004 to 1.40"),
+        ((0.5, 0.8), "log", "min", "a factor of 1.2 to 2.0"),
+        ((0.98, 1.4), "log", "min", "a factor of up to 1.4"),
+    ],
+)
+def test_both_ends_of_what_differs_are_said_as_on_pages(ends, scale, unit, size):
+    """Only if the interval holds no difference is it said how large the difference is at most."""
+    none = 1 if scale == "log" else 0
+    row = {"metric": "m", "value": "yes" if unit == "share" else "mean", "unit": unit, "p_holm": 0.01, "differs": True}
+    row |= {"os": "linux", "difference": sum(ends) / 2, "diff_low_all": ends[0], "diff_high_all": ends[1]}
+    columns = [{"name": name} for name in ("from", "to", "os", "value", "n", "difference")]
+    answer = Answer([row], columns, [{"id": "m", "unit": unit, "scale": scale}], trial=False)
+    (sentence,) = differences(answer, "os=mac")
+    assert sentence.endswith(f", by {size}.")
+    measure = figures.Measure(unit == "share", "" if unit == "share" else unit, scale)
+    assert size == measure.size(ends, is_rise=sum(ends) / 2 > none).replace("\u202f", " ")
+
+
+def test_a_mean_stays_in_its_range():
+    """Few reports say nothing of a mean: as pages do, the table shows the whole range, and no answer that nobody can give."""
     row = {"metric": "backup", "value": "geometric_mean", "estimate": 0.004, "low": 2e-11, "high": 740_000.0, "unit": "s", "n": 4}
     about = {"id": "backup", "scale": "log", "range": [1.0, 7200.0]}
     columns = [{"name": "value"}, {"name": "n"}]
     _, figures_ = lines(Answer([row], columns, [about], trial=False))
     assert figures_.split() == ["geometric_mean", "1", "s", "1", "s", "7,200", "s", "4"]
-    _, figures_ = lines(Answer([row], columns, [about | {"scale": "linear"}], trial=False))
-    assert "740,000 s" in figures_  # unbiased, as shares are
+    row |= {"value": "mean", "estimate": -31.0, "low": -80.0, "high": 18.0, "level": 0.95}
+    linear = Answer([row], [{"name": "to"}, *columns], [about | {"scale": "linear", "unit": "s"}], trial=False)
+    assert lines(linear)[1].split() == ["mean", "1", "s", "1", "s", "18", "s", "4"]
+    assert sentences(linear) == ["The mean is 1 s (95% interval 1 s to 18 s)."]
+    row |= {"value": "100..", "unit": "share", "estimate": -0.58, "low": -0.58, "high": 0.24, "detected": None}
+    assert lines(linear)[1].split()[1:4] == ["-58%".replace("-", "\N{MINUS SIGN}"), "\N{MINUS SIGN}58%", "24%"]  # unbiased
+    assert sentences(linear) == ["0% of answers are above 100 s (95% interval 0% to 24%)."]
 
 
 def test_remarks_name_their_rows():

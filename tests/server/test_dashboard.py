@@ -797,6 +797,7 @@ def test_series_as_a_file(app, client):
     assert {(row["period"], row["from"], row["to"]) for row in rows if row["to"]} == {
         (each["period"], each["days"]["from"] or "", each["days"]["to"]) for each in headers["periods"] if each["days"]
     }
+    assert all(bool(row["reason"]) != bool(row["estimate"]) for row in rows)
     last = {row["value"]: float(row["estimate"]) for row in rows if row["period"] == headers["periods"][-1]["period"]}
     assert last == {line["label"]: line["points"][-1]["estimate"] for line in headers["lines"]}
     assert 'href="/m/ui.choice/series.csv" download' in client.get("/m/ui.choice").get_data(as_text=True)

@@ -93,6 +93,7 @@ def test_medians_of_the_last_periods_only_are_told(shop, monkeypatch):
         ("p50", False),
         *[("geometric_mean", True), ("p50", True)] * 2,
     ]
+    assert [row["reason"] for row in rows] == ["", "no median: it is estimated for the last 2 days only", *[""] * 4]
 
 
 def test_a_logarithmic_number_changes_by_factors(shop):

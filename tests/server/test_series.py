@@ -299,7 +299,15 @@ def test_a_line_breaks_at_gaps_and_new_versions():
     points = [Point(0.2, (0.1, 0.3), (0.0, 0.4), 100) if version else None for version in versions]
     line = Line("share", "dark", "dark", points, None, None)
     answer = {"id": "theme", "version": 2, "period_length": "day", "periods": answer, "lines": [line], "left_out": 0}
-    remainder = {"trial": False, "segment": None, "level": 0.95, "target": "population", "unit": "", "scale": "linear"}
+    remainder = {
+        "trial": False,
+        "segment": None,
+        "level": 0.95,
+        "target": "population",
+        "unit": "",
+        "scale": "linear",
+        "range": (0, 1),
+    }
     remainder |= {"simulated": False, "earlier": []}
     series = Series(**answer, **remainder)
     result = series_page.view(series)
@@ -383,6 +391,7 @@ def test_the_page_says_the_trend_of_the_series(kind, scale, slope, ends, words):
         target="population",
         unit="" if kind == "share" else "ms",
         scale=scale,
+        range=(0.0, 1.0),
         periods=periods,
         lines=lines,
         left_out=0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import pairwise
-from math import exp, floor, log, log10
+from math import exp, floor, inf, log, log10
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.registry import period
@@ -27,20 +27,23 @@ class Measure(NamedTuple):
     is_share: bool
     unit: str = ""  # of a number
     scale: str = "linear"  # of a number: "linear", or "log", where a difference is a ratio
+    range: tuple[float, float] = (-inf, inf)  # of a number: the least and the greatest that is possible
 
     def estimate(self, value: float, interval: tuple[float, float]) -> str:
-        """Write an estimate with as many digits as its interval allows."""
-        return share(value, stderr(interval)) if self.is_share else number(value, interval, self.unit)
+        """Write an estimate with as many digits as its interval allows: a number as far as it is possible, a share unbiased."""
+        if self.is_share:
+            return share(value, stderr(interval))
+        return number(possible(value, self.range), self._within(interval), self.unit)
 
     def possible(self, value: float, interval: tuple[float, float]) -> str:
-        """Write an estimate in a sentence: a share as far as it is possible."""
+        """Write an estimate in a sentence: a share, too, as far as it is possible."""
         return self.estimate(possible(value) if self.is_share else value, interval)
 
     def ends(self, interval: tuple[float, float]) -> str:
         """Write between which ends an estimate lies."""
         if self.is_share:
             return share_range(interval, stderr(interval))
-        return " to ".join(number_ends(interval, self.unit))
+        return " to ".join(number_ends(self._within(interval), self.unit))
 
     def size(
         self,
@@ -48,13 +51,15 @@ class Measure(NamedTuple):
         *,
         is_rise: bool,
     ) -> str:
-        """Write by how much something rose or fell, without a sign; by how much at most, if the least rounds to no difference."""
+        """Write by how much something rose or fell, without a sign; by how much at most, if the interval holds no difference."""
         low, high = sorted(distance(end, self.scale) * (1 if is_rise else -1) for end in ends)
-        parts = self._written((low, high), sign="")
-        if low > 0 and self._is_seen(low, (low, high)):
-            words = f"{parts[0]} to {parts[1]}"
-            return f"a factor of {words}" if self.scale == "log" else words
-        return f"a factor of up to {parts[1]}" if self.scale == "log" else f"up to {parts[1]}"
+        least, most = self._written((low, high), sign="")
+        words = f"up to {most}" if self.holds_none(ends) else f"{least} to {most}"
+        return f"a factor of {words}" if self.scale == "log" else words
+
+    def holds_none(self, ends: tuple[float, float]) -> bool:
+        """Tell whether an interval of a difference, or of a ratio, holds no difference."""
+        return min(ends) <= (1 if self.scale == "log" else 0) <= max(ends)
 
     def signed(self, ends: tuple[float, float]) -> str:
         """Write the interval of a difference with signs, or on a logarithmic scale as factors."""
@@ -67,8 +72,9 @@ class Measure(NamedTuple):
         if self.scale != "log":
             return self.size(ends, is_rise=is_rise)
         low, high = sorted(100 * (end - 1) * (1 if is_rise else -1) for end in ends)
-        first, last = _of_difference((low, high), digits.of_share(stderr((low, high)) / 100), "", "%")
-        return f"{first} to {last}" if low > 0 else f"up to {last}"
+        places = digits.of_share(stderr((low, high)) / 100)
+        first, last = digits.written_difference((low, high), (places, places))
+        return f"up to {last}%" if self.holds_none(ends) else f"{first} to {last}%"
 
     def difference(self, value: float, interval: tuple[float, float]) -> str:
         """Write a difference with its sign and as many digits as its interval allows, or on a logarithmic scale as a factor."""
@@ -76,41 +82,23 @@ class Measure(NamedTuple):
             return f"\N{MULTIPLICATION SIGN} {digits.written(value, digits.of_ratio(value, interval))}"
         if self.is_share:
             return digits.written(100 * value, digits.of_share(stderr(interval)), "+")
-        return f"{digits.written(value, _of_number(interval), '+')}{_THIN + self.unit if self.unit else ''}"
+        places = digits.of_distance(interval, is_share=False)
+        return f"{digits.written(value, places, '+')}{_THIN + self.unit if self.unit else ''}"
 
     def most(self, intervals: Sequence[tuple[float, float]]) -> str:
         """Write how large differences of shares with these intervals are at most, rounded up."""
         reach = min(100 * max(abs(end) for interval in intervals for end in interval), 100.0)
         return f"{digits.written_most(reach)} points"
 
+    def _within(self, interval: tuple[float, float]) -> tuple[float, float]:
+        return possible(interval[0], self.range), possible(interval[1], self.range)
+
     def _written(self, ends: tuple[float, float], sign: str) -> tuple[str, str]:
         """Write the ends of two distances, the second one with the unit."""
         if self.scale == "log":
-            low, high = ratios = exp(ends[0]), exp(ends[1])
-            return digits.written_difference(ratios, (digits.of_ratio(low, ratios), digits.of_ratio(high, ratios)), none=1.0)
-        if self.is_share:
-            # No shares are more than 100 points apart, so an interval that is cut there holds as often.
-            low, high = (min(max(100 * end, -100.0), 100.0) for end in ends)
-            return _of_difference((low, high), digits.of_share(stderr(ends)), sign, " points")
-        return _of_difference(ends, _of_number(ends), sign, f"{_THIN}{self.unit}" if self.unit else "")
-
-    def _is_seen(self, low: float, ends: tuple[float, float]) -> bool:
-        """Whether the low end of a distance still differs from none with the digits of the interval."""
-        if self.scale == "log":
-            return True  # a ratio near 1 has the digits that show it
-        places = digits.of_share(stderr(ends)) if self.is_share else _of_number(ends)
-        return digits.outwards(100 * low if self.is_share else low, places, up=False) > 0
-
-
-def _of_number(ends: tuple[float, float]) -> int:
-    """Return the digits of the ends of a difference of numbers: they follow the interval's length, whatever its sign is."""
-    return max(digits.of_numbers([(ends[0], ends)]), 0)
-
-
-def _of_difference(ends: tuple[float, float], least: int, sign: str, unit: str) -> tuple[str, str]:
-    """Write the ends with the same digits; one that would be rounded to no difference has more."""
-    low, high = digits.written_difference(ends, (least, least), sign)
-    return low, f"{high}{unit}"
+            return digits.written_distance((exp(ends[0]), exp(ends[1])), is_share=False, is_ratio=True)
+        low, high = digits.written_distance(ends, is_share=self.is_share, is_ratio=False, positive=sign)
+        return low, f"{high} points" if self.is_share else f"{high}{_THIN + self.unit if self.unit else ''}"
 
 
 def distance(difference: float, scale: str) -> float:

@@ -45,6 +45,7 @@ def status(parser: argparse.ArgumentParser) -> Run:
         environment = options.environment(arguments)
         stores = options.stores(environment, arguments.app)
         options.check_known(environment, stores)
+        looked = {store.app: store.now() for store in stores}
         state = {store.app: health.read(store) for store in stores}
         passes = {store.app: Pass.last(store) for store in stores}
         rows = [{"app": app} | asdict(state[app]) | _counted(last) for app, last in passes.items()]
@@ -58,7 +59,7 @@ def status(parser: argparse.ArgumentParser) -> Run:
                 print("  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)))
             print()
             for app, health_ in state.items():
-                print(f"{app}: {_verdict(health_)}")
+                print(f"{app}: {_verdict(health_, looked[app])}")
             print("Backlog, in hand and dead letters are batches, each of some reports.")
             for app, last in passes.items():
                 if last:
@@ -68,7 +69,10 @@ def status(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
-def _verdict(state: Health) -> str:
+def _verdict(
+    state: Health,
+    looked: float,  # the Unix time before it was read; the number of counted reports is older
+) -> str:
     """Say whether all is well, and else what to do."""
     waiting = f"{plural(state.backlog, 'batch')} {'waits' if state.backlog == 1 else 'wait'}" if state.backlog else ""
     if not state.workers:
@@ -80,7 +84,9 @@ def _verdict(state: Health) -> str:
             f"{waiting or 'nothing waits'}; counting is held up by {', '.join(state.held_up)}: `deniable doctor` says what to do"
         )
     dead = f"; of {plural(state.dead, 'dead letter')} `deniable dead-letters list` says why" if state.dead else ""
-    return f"{f'{waiting} for a worker that runs' if waiting else 'all that came is counted'}{dead}"
+    if waiting:
+        return f"{waiting} for a worker that runs{dead}"
+    return f"all that came by {datetime.fromtimestamp(looked, UTC):%H:%M:%S} UTC is counted{dead}"
 
 
 def _since(last: Pass) -> str:

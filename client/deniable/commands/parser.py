@@ -84,6 +84,8 @@ class Parser(argparse.ArgumentParser):
             return f"; write --bind 127.0.0.1:{value or ''.join(unknown[1:2]) or 'N'}"
         if word.endswith(".toml") and "--registry" in self._option_string_actions:
             return f"; write --registry {word}"
+        if not word.startswith("-") and len(self._positionals._group_actions) == 1:  # noqa: SLF001 - argparse has no other list
+            return f"; write one {self._positionals._group_actions[0].metavar}, and run it once for each"  # noqa: SLF001
         options = {option.removeprefix("--"): option for option in self._option_string_actions if option.startswith("--")}
         near = nearest(word.removeprefix("--"), options) if word.startswith("--") else None
         return f"; did you mean {options[near]}?" if near else ""

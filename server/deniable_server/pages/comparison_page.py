@@ -272,7 +272,7 @@ def view(
         scale=scale,
         ends=_ends(comparison, reach),
         wider=any(row.interval != row.simultaneous for row in rows),
-        beyond=any(row.differs and _holds_none(row, comparison.scale) for row in rows),
+        beyond=any(row.differs and measure_of(row, comparison).holds_none(row.simultaneous) for row in rows),
     )
 
 
@@ -316,12 +316,6 @@ def _columns(comparison: Comparison, a: str, b: str) -> tuple[str, str]:
         return a, b
     first, second = comparison.a.name, comparison.b.name
     return beside_name(second, first), beside_name(first, second)
-
-
-def _holds_none(row: ValueDiffering, scale: str) -> bool:
-    """Tell whether no difference lies in the interval that holds for all values at once."""
-    low, high = (distance(end, scale) for end in row.simultaneous)
-    return low <= 0 <= high
 
 
 def _arm_sentence(comparison: Comparison) -> str:
@@ -372,7 +366,7 @@ def _verdict(row: ValueDiffering, comparison: Comparison) -> str:
         side = beside_name(comparison.a.name, comparison.b.name)
         word = f"{('more' if is_rise else 'less') if measure.is_share else 'higher' if is_rise else 'lower'} with {side}"
     # Holm's test finds a little more than the intervals exclude.
-    most = f", by {measure.size(row.simultaneous, is_rise=is_rise)}" if _holds_none(row, comparison.scale) else ""
+    most = f", by {measure.size(row.simultaneous, is_rise=is_rise)}" if measure.holds_none(row.simultaneous) else ""
     return f"{word}{most}"
 
 

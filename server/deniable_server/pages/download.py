@@ -13,6 +13,7 @@ from deniable_aggregator.answer.model.rows import Cell, unit_of
 from deniable_aggregator.answer.model.series import Trend
 from deniable_aggregator.answer.readings.numbers_differing import MEDIAN
 from deniable_server.api.answers.export import plain
+from deniable_server.pages.series_page import why_none
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 # Columns are called as in the rows of a query.
 _INTERVALS = ("low", "high", "low_all", "high_all")
 _VALUES = ("value", "n", "estimate", "unit", "stderr", *_INTERVALS, "count", "consistent", "lowered_by", "detected", "reason")
-_PERIODS = ("period", "state", "closed", "n", "value", "estimate", "unit", *_INTERVALS)
+_PERIODS = ("period", "state", "closed", "n", "value", "estimate", "unit", *_INTERVALS, "reason")
 _CHANGES = ("changed_value", "since", "last", "difference", "diff_low_all", "diff_high_all", "p_holm")
 _TRENDS = ("trend_value", "trend_since", "trend_last", "trend", "trend_low_all", "trend_high_all", "trend_p_holm")
 _OVERVIEW = (
@@ -215,11 +216,12 @@ def _points(series: Series) -> Figures:
         for line, point in points:
             unit = unit_of(series.unit, is_share=line.kind == "share")
             if point is not None:
-                yield *begin, point.n, _name(line), point.estimate, unit, *point.interval, *point.simultaneous
+                reason = why_none(series, line, at) if isnan(point.estimate) else ""
+                yield *begin, point.n, _name(line), point.estimate, unit, *point.interval, *point.simultaneous, reason
             elif line.kind == MEDIAN and any(other for _, other in points):  # medians are of the last periods only
-                yield *begin, period.n, _name(line), *_NOTHING
+                yield *begin, period.n, _name(line), *_NOTHING, why_none(series, line, at)
         if not any(point for _, point in points):  # a period without an estimate has a line, too
-            yield *begin, period.n, "", *_NOTHING
+            yield *begin, period.n, "", *_NOTHING, why_none(series, None, at)
 
 
 def _name(line: Line) -> str:

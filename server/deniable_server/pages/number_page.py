@@ -191,7 +191,7 @@ def _portion(part: NumberPart, low: float, high: float) -> float:
 
 
 def _measure(number: NumberEstimate) -> figures.Measure:
-    return figures.Measure(is_share=False, unit=number.unit)
+    return figures.Measure(is_share=False, unit=number.unit, range=number.range)
 
 
 def _ends(ends: tuple[float, float], unit: str) -> str:

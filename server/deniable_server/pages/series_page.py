@@ -313,17 +313,27 @@ def _row(series: Series, lines: Sequence[Line], at: int) -> PeriodRow:
         remarks.append(f"version {period.version} begins")
     of_period = [(line, shift) for line in lines for shift in line.shifts if shift.begins == period.period]
     remarks += [", ".join(_shift(line, shift, series)[1:]) for line, shift in of_period]
-    if any(line.kind == MEDIAN and line.points[at] is None for line in lines) and any(line.points[at] for line in lines):
-        known = sum(point is not None for line in lines if line.kind == MEDIAN for point in line.points)
-        remarks.append(f"no median: it is estimated for the last {plural(known, series.period_length)} only")
-    if period.n and any((point := line.points[at]) and isnan(point.estimate) for line in lines):
-        remarks.append("too few reports for an estimate")
+    if any(line.points[at] for line in lines):
+        unknown = [line for line in lines if (point := line.points[at]) is None or (period.n and isnan(point.estimate))]
+        remarks += dict.fromkeys(why_none(series, line, at) for line in unknown if line.kind == MEDIAN or line.points[at])
     return PeriodRow(
         figures.brief(period.period, series.period_length),
         tuple(_cell(line.points[at], measure_of(line, series)) for line in lines),
         figures.count(period.n) if period.n else "",
         "; ".join(filter(None, remarks)),
     )
+
+
+def why_none(series: Series, line: Line | None, at: int) -> str:
+    """Say why a line has no estimate of a period; or with None, why no line has."""
+    state = series.periods[at].state
+    if line and line.points[at]:
+        return "too few reports for an estimate"
+    if line and line.kind == MEDIAN:
+        known = sum(point is not None for point in line.points)
+        return f"no median: it is estimated for the last {plural(known, series.period_length)} only"
+    other = "its version has other answers" if series.lines else "answers that are searched for are not followed over time"
+    return _REMARKS.get(state, other)
 
 
 def _cell(point: Point | None, measure: Measure) -> str:

@@ -23,7 +23,7 @@ from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.question.side import side_of
 from deniable_aggregator.answer.readings import NumberReading, ShareReading, read, together
 from deniable_aggregator.answer.readings.differing import NOT_PLANNED, Planned, between, differing, incomparable
-from deniable_aggregator.answer.readings.number import moved, to_number
+from deniable_aggregator.answer.readings.number import moved, range_of, to_number
 from deniable_aggregator.answer.readings.numbers_differing import interval_of, of_mean_and_median
 from deniable_aggregator.answer.refusal import Incomparable, overlap, same
 from deniable_aggregator.answer.select import earlier_in_words
@@ -107,6 +107,7 @@ def compare(
         target="population",
         unit=metric.unit,
         scale=metric.scale,
+        range=range_of(metric),
         kind="segments" if of_cells else "periods",
         period=period,
         segment=None if of_cells else sides.cells[0] or None,

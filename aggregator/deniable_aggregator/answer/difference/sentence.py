@@ -142,7 +142,7 @@ def is_of_shares(comparison: Comparison) -> bool:
 
 def measure_of(row: ValueDiffering, comparison: Comparison) -> Measure:
     """Return what the estimates of a value are of."""
-    return Measure(row.value is not None, comparison.unit, comparison.scale)
+    return Measure(row.value is not None, comparison.unit, comparison.scale, comparison.range)
 
 
 def name_of(row: ValueDiffering) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from deniable.registry.metric import Value
-from deniable_aggregator.answer.model.fields import Count, Days, EarlierNotes, Interval, Number, Simulated, Span, Trial
+from deniable_aggregator.answer.model.fields import Count, Days, EarlierNotes, Interval, Number, Possible, Simulated, Span, Trial
 
 
 class Differing(Struct, frozen=True, forbid_unknown_fields=True):
@@ -146,6 +146,7 @@ class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     unit: Annotated[str, Meta(description="Unit of a number; else empty")]
     scale: Annotated[Literal["linear", "log"], Meta(description="Scale of a number's axis; of other metrics `linear`")]
+    range: Possible
     kind: Annotated[Literal["periods", "segments"], Meta(description="What is compared")]
     period: Annotated[str | None, Meta(description="The period that both sides have in common; null: all")]
     segment: Annotated[str | None, Meta(description="The cell that both sides have in common; null: all reports")]

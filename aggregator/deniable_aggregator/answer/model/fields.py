@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 else:
     Number = float | None
 Interval = tuple[Number, Number]
+Possible = Annotated[
+    tuple[float, float],
+    Meta(description="The least and the greatest answer that is possible: of shares 0 and 1, of positions 1 and their number"),
+]
 Trial = Annotated[bool, Meta(description="Whether everything is published at once, however few reports there are")]
 Simulated = Annotated[
     str | None,

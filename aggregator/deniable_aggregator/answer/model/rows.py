@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from deniable_aggregator.answer.model.fields import Count, EarlierNotes, Simulated, Trial
+from deniable_aggregator.answer.model.fields import Count, EarlierNotes, Possible, Simulated, Trial
 from deniable_aggregator.answer.model.query import Query
 
 Kind = Literal["text", "integer", "number", "boolean", "date", "time"]
@@ -107,12 +107,7 @@ class About(Struct, frozen=True, forbid_unknown_fields=True):
         Literal["linear", "log"],
         Meta(description="`log`: means are geometric, differences are ratios, and slopes are factors"),
     ]
-    range: Annotated[
-        tuple[float, float],
-        Meta(
-            description="The least and the greatest answer that is possible: of shares 0 and 1, of positions 1 and their number"
-        ),
-    ]
+    range: Possible
 
 
 class Rows(Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from deniable.registry.metric import Value
 from deniable_aggregator.answer.model.comparison import Differing
-from deniable_aggregator.answer.model.fields import Count, Days, EarlierNotes, Interval, Number, Simulated, Span, Trial
+from deniable_aggregator.answer.model.fields import Count, Days, EarlierNotes, Interval, Number, Possible, Simulated, Span, Trial
 
 
 class SeriesPeriod(Struct, frozen=True, forbid_unknown_fields=True):
@@ -171,6 +171,7 @@ class Series(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     unit: Annotated[str, Meta(description="Unit of a number; else empty")]
     scale: Annotated[Literal["linear", "log"], Meta(description="Scale of a number's axis; of other metrics `linear`")]
+    range: Possible
     periods: Annotated[list[SeriesPeriod], Meta(description="The periods, one after the other, up to the last one published")]
     lines: Annotated[
         list[Line],

@@ -12,6 +12,7 @@ from deniable_aggregator.answer.over_time.numbers import number_lines
 from deniable_aggregator.answer.over_time.periods import earlier_releases, estimate, is_over, join, last_periods, period_state
 from deniable_aggregator.answer.over_time.sentence import change_in_words, trend_in_words
 from deniable_aggregator.answer.over_time.shares import share_lines
+from deniable_aggregator.answer.readings.number import range_of
 from deniable_aggregator.answer.select import earlier_in_words
 from deniable_aggregator.answer.versions import answers
 
@@ -74,6 +75,7 @@ def series(
         target="population",
         unit=metric.unit,
         scale=metric.scale,
+        range=range_of(metric),
         periods=[
             period_state(name, by_last, named if length == metric.period else [], is_over=name not in ahead) for name in names
         ],

@@ -141,7 +141,7 @@ def _check_values(query: Query, metrics: Sequence[Sequence[Declared]]) -> None:
         if word in ranges and numbers:
             number_range.read(word, numbers[0])  # which says what is wrong
         hint = number_range.meant(word, numbers[0]) if numbers else _means_only(word, [each.metric for each in versions])
-        raise UnknownValue(_unknown_value(word, list(known), ", ".join(each[0].metric.id for each in metrics)) + hint)
+        raise UnknownValue(_unknown_value(word, list(known), ", ".join(each[0].metric.id for each in metrics), hint))
 
 
 def _means_only(word: str, metrics: Sequence[Metric]) -> str:
@@ -161,11 +161,12 @@ def _labels(declared: Declared) -> Sequence[str]:
     return [metric.label(position) for position in positions]
 
 
-def _unknown_value(word: str, known: Sequence[str], metrics: str) -> str:
+def _unknown_value(word: str, known: Sequence[str], metrics: str, hint: str) -> str:
     listed = f": its values are {', '.join(known)}" if len(known) <= _MOST_LISTED else ""
     meant = _OTHERWISE.get(word.casefold())
     near = f"; {word.casefold()} is written {meant!r}" if meant in known else did_you_mean(word, known)
-    return f"{metrics} has no value {word!r}{listed}{near}"
+    # A number with a sign of comparison is no mistyped quantile.
+    return f"{metrics} has no value {word!r}{listed}{near if word[:1].isalnum() or not hint else ''}{hint}"
 
 
 def _question(registry: Registry, query: Query, declared: Sequence[Declared], span: DateRange) -> Question:

@@ -15,6 +15,7 @@ from deniable_aggregator.answer.figures import Measure
 from deniable_aggregator.answer.model.number import quantile_name
 from deniable_aggregator.answer.question import date_range
 from deniable_aggregator.answer.readings import ShareReading, read
+from deniable_aggregator.answer.readings.number import range_of
 from deniable_aggregator.answer.refusal import Refusal, UnknownValue
 from deniable_aggregator.inference.leaders import Leaders
 from deniable_server.pages import metric_page
@@ -143,7 +144,7 @@ def table(
     bases = {each.name: each.base for each in dimensions}
     first, last = date_range.read(days, datetime.now(UTC)).names(version.length)
     scale = _scale(measured, answer.interval, [each for own in listed.values() for each in own])
-    measure = Measure(measured.number is None, metric.unit, metric.scale)
+    measure = Measure(measured.number is None, metric.unit, metric.scale, range_of(metric))
     writer = _Writer(version, measure, scale, 1 - measured.level)
     overall = {
         "": "All reports",
@@ -321,9 +322,8 @@ class _Writer:
         is_more = figures.distance(difference, self.measure.scale) > 0
         state, word = ("more", "higher") if is_more else ("less", "lower")
         by = f"by {self.measure.size(ends, is_rise=is_more)}"
-        low, high = (figures.distance(end, self.measure.scale) for end in ends)
         # Holm's test finds a little more than the intervals exclude. What it finds then is by up to so much.
-        return state, f"{word} ({by if low <= 0 <= high else self._signed(ends)})", by
+        return state, f"{word} ({by if self.measure.holds_none(ends) else self._signed(ends)})", by
 
     def _signed(self, ends: tuple[float, float]) -> str:
         return self.measure.signed(ends).removesuffix(" points")  # the head of the column has the unit

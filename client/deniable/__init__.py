@@ -127,6 +127,7 @@ def init(
     from deniable.process.exits import at_exit  # noqa: PLC0415
 
     before = _client
+    replaces = before is not None and before._session is not None and not before._session.closed  # noqa: SLF001 - our own
     if before is None:
         at_exit(_leave, _EXIT_SECONDS)
     else:
@@ -148,7 +149,7 @@ def init(
     if _early and not _early_seen:
         _tell_early(_client)
     _early = 0
-    if before is not None and before._session is not None and _client.developed:  # noqa: SLF001 - our own
+    if replaces and _client.developed:
         from deniable.messages.notice import warn_once  # noqa: PLC0415 - only a mistake needs it
 
         warn_once("init", "again", "this client has replaced the one of an earlier init; call init once, where the app starts")

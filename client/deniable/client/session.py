@@ -103,6 +103,11 @@ class Session:
             local=dsn.local,
         )
 
+    @property
+    def closed(self) -> bool:
+        """Whether it has stopped for good."""
+        return self.sender.full == "closed"
+
     def flush(self, timeout: float) -> Arrival:
         """Send what is queued; return what became of answers and reports since the last call."""
         before = self._before()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deniable.frozen import dataclass, field
-from deniable.messages.plural import few, plural
+from deniable.messages.plural import few, named, plural
 from deniable.messages.reasons import ANSWERS
 
 if TYPE_CHECKING:
@@ -102,13 +102,12 @@ class Arrival:
             yield f"{plural(sum(self.clipped.values()), 'clipped answer')} ({few([*self.clipped])})"
 
     def _named(self, what: str, total: int) -> str:
-        """Name the metrics of a number, each with its own unless there is one; empty if none is known."""
+        """Name the metrics of a number, as far as they are known."""
         numbers = {metric: number for metric, of in self.metrics.items() if (number := of.get(what, 0))}
         left = total - sum(numbers.values())
         if numbers and left > 0:
             numbers["others"] = left
-        names = [*numbers] if len(numbers) == 1 else [f"{metric} {number}" for metric, number in numbers.items()]
-        return f" ({few(names)})" if names else ""
+        return named(numbers)
 
 
 SWALLOWED = Arrival(why=ANSWERS["error"].words())

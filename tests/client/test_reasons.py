@@ -875,12 +875,24 @@ def test_a_server_that_asks_to_wait(client_of):
 
 
 def test_withdrawn_reports_are_told(client_of, caplog):
-    """What a withdrawal deletes is told, and is why nothing arrived."""
+    """What a withdrawal deletes is told, and is why nothing arrived. It is no failure of delivery."""
     client = client_of()
     client.record("often", value=True)
     client.set_consent(False)
-    assert f"deniable: reports: purged: {LOSSES['purged'].words()}" in caplog.messages
-    assert client.flush(1).why == LOSSES["purged"].words()
+    words = LOSSES["purged"].words()
+    assert f"deniable: reports: purged: {words}" in caplog.messages
+    arrival = client.flush(1)
+    assert (arrival.deleted, arrival.lost, arrival.metrics) == (1, 0, {"often": {"deleted": 1}})
+    assert str(arrival) == f"nothing to send: 1 report deleted (often); why: {words}"
+    client.set_consent(True)
+    assert client.record("often", value=True)
+    assert str(client.flush(60)) == "arrived: 1 report (often)"
+
+
+def test_deleted_reports_are_not_missing():
+    """What came is all that should come."""
+    assert Arrival(sent=1, deleted=2)
+    assert str(Arrival(sent=1, deleted=2)) == "arrived: 2 reports deleted; 1 report"
 
 
 def test_a_faulty_handler_of_the_app_changes_nothing(client_of, monkeypatch):

@@ -104,6 +104,7 @@ _NO_INIT = "deniable.init was not called"
 
 _client: Client | None = None
 _early = 0  # answers that were recorded before `init`
+_early_seen = False  # whether a developer has seen the line about them
 
 
 def init(
@@ -126,6 +127,7 @@ def init(
     from deniable.process.exits import at_exit  # noqa: PLC0415
 
     before = _client
+    replaces = before is not None and before._session is not None and not before._session.closed  # noqa: SLF001 - our own
     if before is None:
         at_exit(_leave, _EXIT_SECONDS)
     else:
@@ -144,10 +146,10 @@ def init(
         exit=exit,
     )
     _client._counts.dropped["before_init"] += _early  # noqa: SLF001 - our own
-    if _early:  # while developing this is said again, since perhaps nobody has seen the first line
+    if _early and not _early_seen:
         _tell_early(_client)
-        _early = 0
-    if before is not None and before._session is not None and _client.developed:  # noqa: SLF001 - our own
+    _early = 0
+    if replaces and _client.developed:
         from deniable.messages.notice import warn_once  # noqa: PLC0415 - only a mistake needs it
 
         warn_once("init", "again", "this client has replaced the one of an earlier init; call init once, where the app starts")
@@ -200,14 +202,28 @@ def _begin(metric: str) -> Timing | None:
 
 
 def _drop_early() -> bool:
-    """Say once that answers before `init` are lost: now, or at `init` if the app has no log yet."""
-    global _early  # noqa: PLW0603 - as `_client`
-    if not _early and "logging" in sys.modules:
-        try:  # noqa: SIM105 - `contextlib` would be imported for it
-            _tell_early()
-        except Exception:  # noqa: BLE001, S110 - the interpreter is ending, which imports nothing any more
-            pass
+    """Say once that answers before `init` are lost: now, or at `init` if nobody can see it now."""
+    global _early, _early_seen  # noqa: PLW0603 - as `_client`
+    if not _early:
+        try:
+            _early_seen = _warn_early(_tell_early)
+        except Exception:  # noqa: BLE001 - the interpreter is ending, which imports nothing any more
+            _early_seen = False
     _early += 1
+    return False
+
+
+def _warn_early(say: Callable[[], None]) -> bool:
+    """Log a call before `init`; return whether the app is run from its source, so that its developer sees the line."""
+    from deniable.process.caller import tried_out  # noqa: PLC0415 - only a mistake needs it
+
+    if sys.flags.dev_mode or tried_out():
+        from deniable.messages.log import log  # noqa: PLC0415
+
+        log.aloud(say)
+        return True
+    if "logging" in sys.modules:
+        say()
     return False
 
 
@@ -220,11 +236,10 @@ def _tell_early(client: Client | None = None) -> None:
     warn_once(subject, "before_init", ANSWERS["before_init"].words())
 
 
-def _warn_unexplained() -> None:
-    if "logging" in sys.modules:
-        from deniable.messages.notice import warn_once  # noqa: PLC0415 - only a mistake needs it
+def _tell_unexplained() -> None:
+    from deniable.messages.notice import warn_once  # noqa: PLC0415 - only a mistake needs it
 
-        warn_once("explain", "before_init", f"{_NO_INIT}, so nothing can be explained; call init where the app starts")
+    warn_once("explain", "before_init", f"{_NO_INIT}, so nothing can be explained; call init where the app starts")
 
 
 def _nothing() -> Arrival:
@@ -282,7 +297,7 @@ def explain(metric: str, value: object = None) -> Explanation | None:
     try:
         if _client:
             return _client.explain(metric, value)
-        _warn_unexplained()
+        _warn_early(_tell_unexplained)
         return None  # noqa: TRY300 - the frames of both ways are cleared
     except BaseException:
         metric = value = None  # type: ignore[assignment] # as above

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deniable.frozen import dataclass, field
-from deniable.messages.plural import few, plural
+from deniable.messages.plural import few, named, plural
 from deniable.messages.reasons import ANSWERS
 
 if TYPE_CHECKING:
@@ -34,11 +34,13 @@ class Arrival:
         Reports that may not travel yet.
     refused, lost
         Reports that the server refused for good; those that were lost otherwise.
+    deleted
+        Reports that were deleted unsent because consent was withdrawn. They are not missing.
     dropped
         Answers of which no report was made, by reason.
     metrics
-        The same numbers of each metric, as far as they are known: those of ``sent``, ``pending``, ``waiting``, ``refused`` and
-        ``lost``, and those of each reason of `dropped`.
+        The same numbers of each metric, as far as they are known: those of ``sent``, ``pending``, ``waiting``, ``refused``,
+        ``lost`` and ``deleted``, and those of each reason of `dropped`.
     undeclared
         Answers that their metric does not declare, by metric. They were reported, as the metric's `other` or as a random answer.
         It is empty unless the app is developed: anywhere else a log of this text would tell of an answer.
@@ -46,8 +48,8 @@ class Arrival:
         The same of numbers beyond the range of their metric, which are reported as its nearer end, and of sets with more options
         than an answer keeps, of which some are drawn.
     why
-        Why reports are kept, refused or lost, why answers were dropped or others were reported, or why there is nothing; empty if
-        there is nothing to explain.
+        Why reports are kept, refused, lost or deleted, why answers were dropped or others were reported, or why there is
+        nothing; empty if there is nothing to explain.
     """
 
     sent: int = 0
@@ -56,6 +58,7 @@ class Arrival:
     waiting: int = 0
     refused: int = 0
     lost: int = 0
+    deleted: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict, hash=False)
     metrics: Mapping[str, Mapping[str, int]] = field(default_factory=dict, hash=False)
     undeclared: Mapping[str, int] = field(default_factory=dict, hash=False)
@@ -88,6 +91,8 @@ class Arrival:
             yield f"{plural(self.refused, 'report')} refused{self._named('refused', self.refused)}"
         if self.lost:
             yield f"{plural(self.lost, 'report')} lost{self._named('lost', self.lost)}"
+        if self.deleted:
+            yield f"{plural(self.deleted, 'report')} deleted{self._named('deleted', self.deleted)}"
         if self.sent:
             arrived = "" if self.status == "arrived" else " arrived"
             earlier = f", {self.from_disk} left by an earlier run or try" if self.from_disk else ""
@@ -102,13 +107,12 @@ class Arrival:
             yield f"{plural(sum(self.clipped.values()), 'clipped answer')} ({few([*self.clipped])})"
 
     def _named(self, what: str, total: int) -> str:
-        """Name the metrics of a number, each with its own unless there is one; empty if none is known."""
+        """Name the metrics of a number, as far as they are known."""
         numbers = {metric: number for metric, of in self.metrics.items() if (number := of.get(what, 0))}
         left = total - sum(numbers.values())
         if numbers and left > 0:
             numbers["others"] = left
-        names = [*numbers] if len(numbers) == 1 else [f"{metric} {number}" for metric, number in numbers.items()]
-        return f" ({few(names)})" if names else ""
+        return named(numbers)
 
 
 SWALLOWED = Arrival(why=ANSWERS["error"].words())

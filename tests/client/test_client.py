@@ -1160,12 +1160,16 @@ def test_one_client_for_the_process(module, registry):
 
 
 def test_a_second_client_for_the_process_is_told_while_developing(module, registry, caplog):
-    """Not where the first one was off, nor on people's devices."""
+    """Not where the first one was off or closed, nor on people's devices."""
     lines = []
-    for dsn in (None, "http://k@localhost/shop", DSN, "http://k@localhost/shop"):
+    here = "http://k@localhost/shop"
+    for dsn in (None, here, "close", here, DSN, here):
+        if dsn == "close":
+            module.close(1)
+            continue
         module.init(dsn, registry=registry, consent=False, segments=SEGMENTS, caps=FREE)
         lines.append("deniable: init: again: this client has replaced the one of an earlier init; call init once" in caplog.text)
-    assert lines == [False, False, False, True]
+    assert lines == [False, False, False, False, True]
 
 
 def test_the_public_names():

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import sys
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -77,6 +78,16 @@ def test_init_says_why_its_budget_is_what_it_is(tmp_path, monkeypatch, options):
     admission = admit(load("metrics.toml"), None, date(2026, 11, 21))
     needed = sum(each.allowance.month for each in admission.metrics.values()) / MICRO
     assert [float(number) for number in numbers] == [needed, Budget().per_month, Budget().lifetime]
+
+
+@pytest.mark.parametrize(("option", "metric"), [("", "export.used"), ("--cli", "app.command")])
+def test_init_leaves_room_for_metrics_of_the_maker(tmp_path, monkeypatch, option, metric):
+    """Two more, each as large as one that is there, fit into the budget."""
+    monkeypatch.chdir(tmp_path)
+    run(init, *filter(None, [option]))
+    registry = load("metrics.toml")
+    more = {name: replace(registry.metrics[metric], id=name) for name in ("own.first", "own.second")}
+    assert not admit(replace(registry, metrics=registry.metrics | more), None, date(2026, 11, 21)).faults
 
 
 def test_init_for_web_pages_asks_what_a_new_browser_may_answer(tmp_path, monkeypatch):

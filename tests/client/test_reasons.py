@@ -104,7 +104,9 @@ def case(client_of, monkeypatch, tmp_path):
 
 def _before_init(case):
     case.patch.setattr(deniable, "_client", None)
-    case.patch.setattr(deniable, "_early", False)
+    case.patch.setattr(deniable, "_early", 0)
+    case.patch.setattr(deniable, "_early_seen", False, raising=False)
+    case.patch.setattr(notice, "_warned", set())
     return lambda: deniable.record("ui.theme", CANARY)
 
 
@@ -873,12 +875,24 @@ def test_a_server_that_asks_to_wait(client_of):
 
 
 def test_withdrawn_reports_are_told(client_of, caplog):
-    """What a withdrawal deletes is told, and is why nothing arrived."""
+    """What a withdrawal deletes is told, and is why nothing arrived. It is no failure of delivery."""
     client = client_of()
     client.record("often", value=True)
     client.set_consent(False)
-    assert f"deniable: reports: purged: {LOSSES['purged'].words()}" in caplog.messages
-    assert client.flush(1).why == LOSSES["purged"].words()
+    words = LOSSES["purged"].words()
+    assert f"deniable: reports: purged: {words}" in caplog.messages
+    arrival = client.flush(1)
+    assert (arrival.deleted, arrival.lost, arrival.metrics) == (1, 0, {"often": {"deleted": 1}})
+    assert str(arrival) == f"nothing to send: 1 report deleted (often); why: {words}"
+    client.set_consent(True)
+    assert client.record("often", value=True)
+    assert str(client.flush(60)) == "arrived: 1 report (often)"
+
+
+def test_deleted_reports_are_not_missing():
+    """What came is all that should come."""
+    assert Arrival(sent=1, deleted=2)
+    assert str(Arrival(sent=1, deleted=2)) == "arrived: 2 reports deleted; 1 report"
 
 
 def test_a_faulty_handler_of_the_app_changes_nothing(client_of, monkeypatch):
@@ -1074,6 +1088,18 @@ def test_a_refusal_of_an_upload_is_told_with_its_code_later(client_of, caplog):
 
 # who sees it
 
+RUNS = pytest.mark.parametrize(
+    ("module", "file", "source"),
+    [
+        ("__main__", "", True),
+        ("shop.start", "shop/start.py", True),
+        ("shop.start", "site-packages/shop/start.py", False),
+        ("shop.start", "dist-packages/shop/start.py", False),
+        ("shop.start", "shop.pyz/shop/start.py", False),
+    ],
+)
+"""Who calls the SDK, and whether the app is run from its source."""
+
 
 @pytest.fixture
 def unheard(monkeypatch):
@@ -1081,6 +1107,7 @@ def unheard(monkeypatch):
     log = logging.getLogger("deniable")
     notice.log.debug("the first line makes the handler")
     monkeypatch.setattr(log, "handlers", [notice.log.unheard])
+    monkeypatch.setattr(notice.log, "_visible", False)
     return log
 
 
@@ -1108,16 +1135,7 @@ def test_warnings_are_shown_while_developing(client_of, unheard, options, visibl
 @pytest.mark.parametrize(
     ("options", "lines"), [({"dsn": None}, 1), ({"registry": "/nowhere/metrics.toml"}, 1), ({}, 0), ({"packed": True}, 0)]
 )
-@pytest.mark.parametrize(
-    ("module", "file", "source"),
-    [
-        ("__main__", "", True),
-        ("shop.start", "shop/start.py", True),
-        ("shop.start", "site-packages/shop/start.py", False),
-        ("shop.start", "dist-packages/shop/start.py", False),
-        ("shop.start", "shop.pyz/shop/start.py", False),
-    ],
-)
+@RUNS
 @pytest.mark.usefixtures("unheard")
 def test_who_runs_an_app_from_its_source_sees_that_it_is_off(monkeypatch, capsys, tmp_path, options, lines, module, file, source):
     """Where a script, a notebook, a prompt or a module of the app calls us. On people's devices it is installed, or packed."""
@@ -1127,19 +1145,39 @@ def test_who_runs_an_app_from_its_source_sees_that_it_is_off(monkeypatch, capsys
     arguments = {"dsn": DSN if "packed" not in options else None, "registry": parse(REGISTRY), "consent": True} | options
     arguments |= {"segments": {"arm": "a"}, "caps": FREE, "state": None}
     arguments.pop("packed", None)
-    path = tmp_path / file
-    if file and ".pyz" not in file:
-        path.parent.mkdir(parents=True)
-        path.write_text("", "utf-8")
-    code = compile("Client(**arguments)", str(path) if file else "<stdin>", "exec")
-    exec(code, {"__name__": module, "Client": Client, "arguments": arguments})
+    _run("Client(**arguments)", module, file and tmp_path / file, Client=Client, arguments=arguments)
     assert len(capsys.readouterr().err.splitlines()) == (lines if source else 0)
 
 
-def test_an_answer_before_init_is_told_again_while_developing(case, caplog):
-    """By an `init` that knows that the app is being developed: the first line may have been seen by nobody."""
+def _run(code, module, path, **names):
+    """Run code as a module of an app, in a file that exists unless it is in an archive."""
+    if path and ".pyz" not in str(path):
+        path.parent.mkdir(parents=True)
+        path.write_text("", "utf-8")
+    exec(compile(code, str(path or "<stdin>"), "exec"), {"__name__": module, **names})
+
+
+@RUNS
+@pytest.mark.parametrize("call", ["record('ui.theme', 'dark')", "explain('ui.theme')", "timed('size').__enter__()"])
+def test_who_runs_an_app_from_its_source_sees_that_init_is_missing(
+    case, unheard, monkeypatch, capsys, tmp_path, call, module, file, source
+):
+    """One line, though no log is set up. `init` does not repeat it, and later warnings are shown only while developing."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setattr("deniable.process.exits.at_exit", lambda *_: None)
+    _before_init(case)
+    _run(f"deniable.{call}; deniable.{call}", module, file and tmp_path / file, deniable=deniable)
+    assert capsys.readouterr().err.count(": before_init: ") == source
+    assert unheard.handlers == [notice.log.unheard]
+    deniable.init("http://k@localhost/shop", registry=parse(REGISTRY), consent=False, segments={"arm": "a"}, caps=FREE).close(1)
+    assert capsys.readouterr().err.count(": before_init: ") == (0 if source or "explain" in call else 1)
+
+
+def test_an_answer_before_init_is_told_again_while_developing(case, caplog, tmp_path):
+    """By an `init` that knows that an installed app is being developed: the first line may have been seen by nobody."""
     case.patch.setattr("deniable.process.exits.at_exit", lambda *_: None)
-    _before_init(case)()
+    _before_init(case)
+    _run("deniable.record('ui.theme', 'dark')", "shop", tmp_path / "site-packages/shop.py", deniable=deniable)
     deniable.init("http://k@localhost/shop", registry=parse(REGISTRY), consent=False, segments={"arm": "a"}, caps=FREE).close(1)
     words = ANSWERS["before_init"].words()
     assert caplog.messages == [f"deniable: {subject}: before_init: {words}" for subject in ("all metrics", "1 answer")]

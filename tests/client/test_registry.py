@@ -420,10 +420,16 @@ FAULTS = [
     (HEAD + number(scale='"ln"'), "m", "scale: write linear or log", "ln"),
     (HEAD + number(unit=None), "m", "unit: write a word that says what the number counts, such as ms, bytes or flights", None),
     (
-        HEAD + number(unit='"a b"'),
+        HEAD + number(unit='" square  metres "'),
+        "m",
+        "unit: write a word that says what the number counts, such as ms, bytes or flights; did you mean 'square-metres'?",
+        " square  metres ",
+    ),
+    (
+        HEAD + number(unit='"a (b"'),
         "m",
         "unit: write a word that says what the number counts, such as ms, bytes or flights",
-        "a b",
+        "a (b",
     ),
     (HEAD + number(estimate=None), "m", "estimate: write 'mean', or 'distribution' for quantiles and the mean", None),
     (HEAD + number(estimate='"median"'), "m", "estimate: write 'mean', or 'distribution' for quantiles and the mean", "median"),

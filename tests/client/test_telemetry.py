@@ -234,6 +234,23 @@ def test_status_says_what_waits_and_when_it_travels(telemetry, keep, monkeypatch
     assert telemetry.status().endswith("They do not travel from here: DO_NOT_TRACK is set.")
 
 
+@pytest.mark.parametrize("action", ["show", "status"])
+def test_the_command_names_what_is_off(telemetry, registry, action, capsys):
+    """In the words of the log, which says what to do. Before a yes nothing is recorded anyway."""
+    segmented = metric_toml("app.python", segments=["platform"]) + metric_toml("app.week", segments=["platform"])
+    registry.write_text(f'{registry.read_text()}{segmented}[segments]\nplatform = ["linux", "macos"]\n')
+    off = 'Not recorded: app.python, app.week: the segment platform is missing: pass segments={"platform": "linux"} to init, '
+    assert command.run(telemetry, action) == 0
+    assert "Not recorded" not in capsys.readouterr().out
+    telemetry.turn_on()
+    assert command.run(telemetry, action) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Telemetry of shop is on: you agreed")
+    assert lines[1] == f"{off}with one of linux, macos"
+    telemetry._options["segments"] = {"platform": "linux"}
+    assert "Not recorded" not in telemetry.status()
+
+
 BROKEN = {
     "an example": ({"dsn": "https://key@telemetry.example.org/shop"}, "the DSN is that of an example"),
     "another app": ({"dsn": "https://key@t.example/other"}, "the DSN is for app 'other' and the registry for app 'shop'"),

@@ -558,6 +558,17 @@ def test_a_wait_says_what_came(stub, client_to, registry, monkeypatch):
     assert "1 answer dropped as unknown_metric: the registry does not declare the metric; correct the name" in waited.says
 
 
+def test_a_wait_names_what_came(stub, client_to):
+    """Of several metrics with their numbers, so that the missing one is known."""
+    client = client_to(stub)
+    client.record("ui.theme", "dark")
+    assert client.flush(60)
+    assert stub.wait(2, timeout=0).says.startswith("1 report of 2 came (ui.theme); ")
+    client.record("ui.dark", value=True)
+    assert client.flush(60)
+    assert stub.wait(3, timeout=0).says.startswith("2 reports of 3 came (ui.dark 1, ui.theme 1); ")
+
+
 def test_a_wait_says_which_metric_is_off(stub, client_to, monkeypatch):
     """A test that waits in vain has the metric's name, and the line to change."""
     monkeypatch.setattr(deniable, "_client", client_to(stub, segments={"platform": "beos"}, strict=False))
@@ -589,7 +600,7 @@ def test_a_wait_that_is_over(stub, client_to):
     assert client.record("ui.theme", "dark")
     waited = stub.wait(1, timeout=120)
     assert waited
-    assert repr(waited) == "<1 report of 1 came>"
+    assert repr(waited) == "<1 report of 1 came (ui.theme)>"
 
 
 def test_a_lasting_failure_ends(stub):

@@ -14,7 +14,7 @@ from deniable.process.surroundings import ci_variable, in_ci, state_root, switch
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import click
     import typer
@@ -42,12 +42,14 @@ class Telemetry:
         The tool's version, for the metric ``app.version``.
     command
         What a person types to run the tool; by default the name of the program.
+    segments
+        The device's value of each segment that the registry declares, e.g. ``{"platform": "linux"}``.
     ci
         Whether to record in continuous integration, too.
     exit
         As for `deniable.init`.
     options
-        Other options of `deniable.init`, such as `segments`.
+        Other options of `deniable.init`, such as `caps`.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Telemetry:
         registry: str | Path,
         version: str = "",
         command: str = "",
+        segments: Mapping[str, str] | None = None,
         ci: bool = False,
         exit: Exit = "auto",  # noqa: A002 - as for `init`
         **options: Any,
@@ -66,7 +69,7 @@ class Telemetry:
         self.app = (dsn or os.environ.get("DENIABLE_DSN", "")).rpartition("/")[2] or self.command
         self._name = command or self.app  # as people read it
         self._dsn, self._registry, self._ci = dsn, registry, ci
-        self._options = {"exit": exit, **options}
+        self._options = {"segments": segments, "exit": exit, **options}
         self._client: Client | None = None
 
     # What a person decides
@@ -159,19 +162,21 @@ class Telemetry:
     # What a person can look at
 
     def status(self) -> str:
-        """Say whether anything is recorded and how to change it, how many reports wait, and when they travel."""
+        """Say whether anything is recorded and how to change it, what is off, how many reports wait, and when they travel."""
         from deniable.client import waiting
+        from deniable.messages.plural import few
         from deniable.transport.dsn import leads_here
 
         off, answer = self.off, self.decision
         if answer is None or not answer.agreed:  # then nothing waits
             return self._state(f"off: {off}")
         directory, records = state_root() / self.app, self._client is not None
-        hindrance = None if off else waiting.hindrance(lambda: self._client or self._looking(), directory)
+        hindrance, reasons = (None, {}) if off else waiting.hindrances(lambda: self._client or self._looking(), directory)
         on = f"on, but nothing is recorded: {hindrance}" if hindrance else "on: you agreed"
         here = leads_here(self._dsn, os.environ.get("DENIABLE_DSN"))
         lines = waiting.lines(directory, off=off or hindrance, exit=self._options["exit"], records=records, developed=here)
-        return "\n".join([self._state(f"off: {off}" if off else on), *lines])
+        unrecorded = [f"Not recorded: {few(metrics)}: {why}" for why, metrics in reasons.items()]
+        return "\n".join([self._state(f"off: {off}" if off else on), *unrecorded, *lines])
 
     def show(self) -> str:
         """Say what is asked, and what has left the device."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from deniable.arrival import SWALLOWED, Arrival
 from deniable.client.consent import Consent
 from deniable.client.counts import Counts, delivery, spent
-from deniable.client.environment import sender_settings, tried_out
+from deniable.client.environment import sender_settings
 from deniable.client.guard import guarded, in_words, settling
 from deniable.client.metrics import Metrics, no_time
 from deniable.client.session import Session, forget, off
@@ -18,6 +18,7 @@ from deniable.errors import ConfigurationError, without_locals
 from deniable.handle import MetricHandle
 from deniable.messages.log import log
 from deniable.messages.plural import plural
+from deniable.process.caller import tried_out
 from deniable.process.clock import now
 from deniable.process.surroundings import state_root, switched_off
 from deniable.process.threads import in_own_thread

@@ -89,8 +89,16 @@ class Metrics:
             raise next(iter(missing.values()))
         if self._strict and lack:
             raise ConfigurationError(lack)
-        for why in dict.fromkeys(off.values()):  # now: it may take long until the first answer
-            self._counts.tell("off", [id_ for id_, reason in off.items() if reason == why], why)
+        for why, metrics in self.off_by_reason.items():  # now: it may take long until the first answer
+            self._counts.tell("off", metrics, why)
+
+    @property
+    def off_by_reason(self) -> dict[str, list[str]]:
+        """The metrics that are off, by what is to be changed."""
+        metrics: dict[str, list[str]] = {}
+        for id_, why in self.off.items():
+            metrics.setdefault(why, []).append(id_)
+        return metrics
 
     def find(self, metric: object) -> Prepared | None:
         """Return a metric that is on; None for any other object, such as an answer that was given in its place."""

@@ -103,6 +103,11 @@ class Session:
             local=dsn.local,
         )
 
+    @property
+    def closed(self) -> bool:
+        """Whether it has stopped for good."""
+        return self.sender.full == "closed"
+
     def flush(self, timeout: float) -> Arrival:
         """Send what is queued; return what became of answers and reports since the last call."""
         before = self._before()
@@ -147,7 +152,7 @@ class Session:
         now = self._last = _Totals(os.getpid(), sender.counts, sender.fates, self._counts.drops(), sender.from_disk)
         outcomes, drops = now.outcomes - before.outcomes, now.drops.since(before.drops)
         refused = sum(number for name, number in outcomes.items() if _kind(name) == "refused")
-        losses = [name for name in outcomes if _kind(name) == "lost" and name != "error"]
+        losses = [name for name in outcomes if name in LOSSES and _kind(name)]
         pending, waiting = sender.pending, sender.waiting
         why = [sender.trouble or "no answer has come yet; a longer timeout may bring one"] if pending else []
         why += [LATER.words()] if waiting else []
@@ -165,7 +170,8 @@ class Session:
             pending=pending,
             waiting=waiting,
             refused=refused,
-            lost=sum(outcomes[name] for name in [*losses, "error"]),
+            lost=sum(number for name, number in outcomes.items() if _kind(name) == "lost"),
+            deleted=outcomes["purged"],
             dropped=dict(drops.dropped),
             undeclared=dict(drops.undeclared),
             clipped=dict(drops.clipped),
@@ -185,6 +191,8 @@ def _kind(outcome: str) -> str:
     """Return what an outcome of a report is for `Arrival`; empty if it is none of its numbers."""
     if outcome == "rejected" or outcome.startswith("http_"):
         return "refused"
+    if outcome == "purged":
+        return "deleted"
     if outcome == "error" or (outcome in LOSSES and outcome not in FAULTS):
         return "lost"
     return "sent" if outcome == "sent" else ""

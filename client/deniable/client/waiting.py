@@ -16,7 +16,7 @@ from deniable.platform.folders import require_own
 from deniable.transport.spool import BEGIN_EVERY, Spool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from deniable.client import Client
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 _WAIT = '; exit="wait" of the app waits for it, and exit="helper" sends them in the background'
 
 
-def hindrance(
+def hindrances(
     make: Callable[[], Client],  # makes the client of somebody who agreed
     directory: Path,  # of the app's state
-) -> str | None:
-    """Return why the client records nothing though the person agreed; None if it records."""
+) -> tuple[str | None, Mapping[str, Sequence[str]]]:
+    """Return why the client records nothing though the person agreed, or None; and the metrics that alone are off, by reason."""
     try:
         client = make()
         if not client.disabled:
             require_own(directory)
             Journal(State(directory)).entries()  # reads the state, if it exists
     except Exception as error:  # noqa: BLE001 - as the client says it, also one that is strict
-        return in_words(error)
-    return client.disabled
+        return in_words(error), {}
+    return client.disabled, client._metrics.off_by_reason  # noqa: SLF001 - our own
 
 
 def lines(

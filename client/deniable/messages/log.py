@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import logging
+    from collections.abc import Callable
 
 
 class _Log:
@@ -36,6 +37,16 @@ class _Log:
         logger = self._loaded()
         if logger is not None and self.unheard is not None:
             logger.addHandler(self.unheard)
+
+    def aloud(self, say: Callable[[], None]) -> None:
+        """Let such an app see what `say` logs, and nothing more than before of what follows."""
+        visible = self._visible
+        self.show()
+        try:
+            say()
+        finally:
+            if not visible:
+                self.hide()
 
     def debug(self, line: str, *arguments: Any) -> None:
         self._pass(10, line, arguments)

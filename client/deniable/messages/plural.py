@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _IRREGULAR = {"person": "people"}
 _HISSES = ("ch", "s", "x")
@@ -40,3 +40,17 @@ def few(
     """List names, of many the first ones, and how many more there are."""
     left = len(names) - most + 1
     return between.join(names) if left <= 1 else f"{between.join(names[: most - 1])} and {left} more"
+
+
+def named(
+    numbers: Mapping[str, int],  # by name
+) -> str:
+    """Write the names that a count is of, each with its number unless there is one; empty without a name.
+
+    Examples
+    --------
+    >>> named({"ui.theme": 3}), named({"ui.dark": 1, "ui.theme": 2}), named({})
+    (' (ui.theme)', ' (ui.dark 1, ui.theme 2)', '')
+    """
+    names = [*numbers] if len(numbers) == 1 else [f"{name} {number}" for name, number in numbers.items()]
+    return f" ({few(names)})" if names else ""

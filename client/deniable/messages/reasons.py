@@ -172,7 +172,9 @@ INSTEAD: Mapping[str, Reason] = {
 """Why what was reported is not what was recorded, by the field of `flush` that counts it."""
 
 LOSSES: Mapping[str, Reason] = {
-    "purged": Reason("consent was withdrawn, so what was not sent yet is deleted", "there is nothing to do"),
+    "purged": Reason(
+        "consent was withdrawn, so what was not sent yet was deleted, as promised", "there is nothing to do", normal=True
+    ),
     "undelivered": Reason(
         "reports could not be delivered, and are not kept on disk",
         "mend the cause that is named before; without state=None such reports wait on disk",

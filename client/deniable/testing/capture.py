@@ -13,7 +13,6 @@ import deniable
 from deniable.arrival import Arrival
 from deniable.cli import Telemetry
 from deniable.client import Client
-from deniable.client.environment import caller
 from deniable.client.guard import guarded
 from deniable.client.metrics import no_time
 from deniable.client.people import NO_FUNCTION, Person
@@ -23,6 +22,7 @@ from deniable.handle import MetricHandle
 from deniable.messages.log import log
 from deniable.messages.lookalike import did_you_mean
 from deniable.messages.reasons import ANSWERS
+from deniable.process.caller import caller
 from deniable.process.clock import now
 from deniable.process.surroundings import switched_off
 from deniable.registry import Registry, load

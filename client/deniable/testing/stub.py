@@ -15,7 +15,7 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any, Self
 
 from deniable.errors import ConfigurationError
-from deniable.messages.plural import few, plural
+from deniable.messages.plural import few, named, plural
 from deniable.messages.reasons import ANSWERS, LATER, of_answer, of_refusal
 from deniable.registry import Registry, load
 from deniable.testing.intake import check, identify, inflate
@@ -206,12 +206,12 @@ class StubServer:
                 in_time = self._changed.wait_for(lambda: len(self.reports) >= reports, min(left, _LOOK))
             if not left:
                 break
-        came = f"{plural(len(self.reports), 'report')} of {reports} came"
-        if in_time:
-            return Wait(in_time, len(self.reports), came)
-        says = "; ".join([came, *self._lack()])
-        self.in_vain.append(says)
-        return Wait(in_time, len(self.reports), says)
+        metrics = [report.metric for report in self.reports]
+        says = f"{plural(len(metrics), 'report')} of {reports} came{named(dict(sorted(Counter(metrics).items())))}"
+        if not in_time:
+            says = "; ".join([says, *self._lack()])
+            self.in_vain.append(says)
+        return Wait(in_time, len(metrics), says)
 
     def _lack(self) -> Iterator[str]:
         """Say what did not come and why, as far as this server and the client of this process know."""

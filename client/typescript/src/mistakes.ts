@@ -23,6 +23,9 @@ const REASONS: { readonly [reason: string]: string } = {
   error: "an unexpected error happened, and the page was not disturbed; `strict: true` throws it",
 };
 
+/** Why an answer is dropped before it is looked at; nothing is said of it. */
+const UNSEEN: ReadonlySet<string | undefined> = new Set(["no_consent", "disabled", "unknown_metric", "off"]);
+
 const SIMULATED = "To see its figures now, run `deniable simulate metrics.toml --send`";
 const SWAPPED = "the arguments are swapped; write the metric first, and then the answer";
 
@@ -88,7 +91,7 @@ export function watch(client: Client, record: Record_): Record_ {
       const ahead = reason === "budget" ? await (await client.explain(id))?.days().catch(() => null) : null;
       if (!queued && reason) tell(() => ofAnswer(client, reason, id, answer, ahead), strict && ["off", "unknown_metric"].includes(reason));
       if (now.undeclared > undeclared) tell(() => ofAnswer(client, "undeclared", id, answer), strict);
-      else if (queued) tell(() => ofAnswer(client, "clipped", id, answer));
+      else if (!UNSEEN.has(reason)) tell(() => ofAnswer(client, "clipped", id, answer));
       return queued;
     };
     const watching = before.then(watched);

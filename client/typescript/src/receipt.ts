@@ -59,7 +59,16 @@ function table(caption: string, headings: readonly string[], rows: readonly (rea
   return make("table", {}, make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...body));
 }
 
-const named = (value: unknown): string => (Array.isArray(value) ? value.join(", ") : String(value));
+function named(value: unknown, texts: Texts): string {
+  if (typeof value === "boolean") return texts.chosen[String(value)]!;
+  return Array.isArray(value) ? value.join(", ") : String(value);
+}
+
+/** What can be answered, in the words of a page. */
+export function answersOf({ type, values, range, unit }: SheetMetric, texts: Texts = TEXTS): string {
+  if (values) return values.map((value) => named(value, texts)).join("; ");
+  return range ? texts.range(range[0]!, range[1]!, unit ?? "") : (texts.any[type] ?? type);
+}
 
 const MOST = 5; // answers that are named
 
@@ -73,10 +82,10 @@ export function answerOf(metric: SheetMetric, payload: string, texts: Texts = TE
   }
   if (!values) return null;
   const options = optionsOf(metric, content);
-  const names = (places: readonly number[]): string[] => places.map((place) => named(values[place]));
+  const names = (places: readonly number[]): string[] => places.map((place) => named(values[place], texts));
   if (options) return options.map(([place, chosen]) => `${names([place])[0]}: ${texts.chosen[String(chosen)]}`).join(", ");
   if (layout.rows !== 1 || layout.width !== values.length) return null;
-  if (layout.kind === "index") return content < values.length ? named(values[Number(content)]) : null;
+  if (layout.kind === "index") return content < values.length ? named(values[Number(content)], texts) : null;
   const said = names([...values.keys()].filter((place) => isSet(content, place)));
   if (said.length === 0 || said.length === values.length) return null;
   if (said.length > MOST) said.splice(MOST - 1, said.length, texts.more(said.length - MOST + 1));
@@ -204,7 +213,7 @@ export class Receipt extends Base {
         const explanation = await telemetry.explain(id);
         shared = explanation?.shared ?? shared;
         const words = explanation?.lines.join(" ") ?? texts.metricOff + (off[id] ?? disabled);
-        return [this.#named(id, registry), this.#answers(metric), words];
+        return [this.#named(id, registry), answersOf(metric, texts), words];
       }),
     );
     const reports = sent.map((report) => [this.#named(report.metric, registry), report.period, this.#report(report, registry)]);
@@ -220,11 +229,6 @@ export class Receipt extends Base {
   #named(id: string, { metrics }: Sheet): string {
     if (Object.hasOwn(this.questions, id)) return this.questions[id]!;
     return (Object.hasOwn(metrics, id) && metrics[id]!.description) || id;
-  }
-
-  #answers({ type, values, range, unit }: SheetMetric): string {
-    if (values) return values.map(named).join("; ");
-    return range ? this.#texts.range(range[0]!, range[1]!, unit ?? "") : (this.#texts.any[type] ?? type);
   }
 
   #report({ metric: id, payload }: Report, registry: Sheet): Node {

@@ -208,6 +208,15 @@ test("a strict client throws them, wherever its server is", async () => {
   assert.equal(await record("grr", "0"), false);
 });
 
+test("a number beyond the range is named also where no report is made of it", async () => {
+  const { record } = client({ registry: { ...WIRE, budget: { per_month: 0, lifetime: 0 } } });
+  assert.equal(await record("mean", 1e9), false);
+  assert.deepEqual(said().map((line) => line.split(":")[2]), [" budget", " clipped"]);
+  const refused = client({ consent: false }); // an answer of somebody who has not agreed is not looked at
+  await refused.record("mean", 1e9);
+  assert.ok(!said().some((line) => line.includes("clipped")));
+});
+
 test("a budget that is not earned yet says when it is, and sends no metric in a circle", async () => {
   const DAY = 86_400_000;
   const { cost, month } = WIRE.metrics["l_grr"]!.allowance;

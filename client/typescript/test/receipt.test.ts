@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { groupOf } from "../src/noise/mechanisms.js";
-import { answerOf } from "../src/receipt.js";
+import { answerOf, answersOf, TEXTS } from "../src/receipt.js";
 import { pack } from "../src/wire/batch.js";
 import { WIRE } from "./vectors.js";
 
@@ -19,6 +19,14 @@ test("a report of one answer says it, and one of several says which", () => {
   assert.equal(says("capped_set", 0, 0b1111110n), "b, c, d, e or 2 more");
   assert.equal(says("capped_set", 0, 0n), null); // it names none
   assert.equal(says("capped_set", 0, 0b11111111n), null);
+});
+
+test("answers to a yes or no are no and yes, or the page's words for them", () => {
+  const id = Object.keys(WIRE.metrics).find((each) => WIRE.metrics[each]!.mechanism === "binary")!;
+  assert.equal(answersOf(WIRE.metrics[id]!), "no; yes");
+  assert.deepEqual([0n, 1n].map((cell) => says(id, 0, cell)), ["no", "yes"]);
+  const chosen = { true: "ja", false: "nein" };
+  assert.equal(answersOf(WIRE.metrics[id]!, { ...TEXTS, chosen }), "nein; ja");
 });
 
 test("a report of a few options says yes or no of each", () => {

@@ -101,7 +101,9 @@ def number_faults(table: dict[str, Any]) -> Iterator[Broken]:
         yield f"{_and(missing)} are missing: write what is counted and estimated, such as {such}", ...
         return
     if not isinstance(unit, str) or not WORD.fullmatch(unit):
-        yield "unit: write a word that says what the number counts, such as ms, bytes or flights", unit
+        joined = "-".join(unit.split()) if isinstance(unit, str) else ""
+        hint = f"; did you mean {joined!r}?" if WORD.fullmatch(joined) else ""
+        yield f"unit: write a word that says what the number counts, such as ms, bytes or flights{hint}", unit
     if estimate not in ("mean", "distribution"):
         yield "estimate: write 'mean', or 'distribution' for quantiles and the mean", estimate
     try:

@@ -474,7 +474,9 @@ def test_processes_with_another_registry(examined, good):
     assert findings["registry"]["remedy"].startswith("restart the worker; or put the file back as it was")
     serving = registries.Loaded("serve", now, "web-1:6", "ui.theme: epsilon")
     registries.say(shop, serving)
-    finding = examined(good)[1]["registry"]
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (1, {"registry": "fault"})
+    finding = findings["registry"]
     assert "the file was refused, and the one before is in use: ui.theme: epsilon" in finding["meaning"]
     assert finding["remedy"] == "mend what it says"
     registries.take_back(shop, serving)

@@ -28,6 +28,7 @@ from deniable_aggregator.publish import definitions, release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, Upload, errors, schema
 from deniable_aggregator.store.server import snapshot
+from deniable_aggregator.store.server.durability import Durability
 from deniable_aggregator.store.uploads import health, refused_reports, registries
 from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_aggregator.store.uploads.health import Health
@@ -619,6 +620,16 @@ def test_a_copy_that_is_missing_or_old(examined, good, tmp_path, capsys):
     assert re.fullmatch(r"the last copy is of \d{4}-\d\d-\d\d \d\d:\d\d UTC", examined(good)[1]["backup"]["seen"])
     for later, status in ((1.9, "ok"), (2.1, "warning")):
         assert store.backup(good.redis, real=False, now=lambda later=later: now + later * 86_400).status == status
+
+
+@pytest.mark.parametrize(
+    ("promised", "fsync", "status"),
+    [("always", "everysec", "fault"), ("everysec", "no", "fault"), ("everysec", "everysec", "ok"), ("memory", "no", "ok")],
+)
+def test_a_store_that_keeps_less_than_promised_is_a_fault(promised, fsync, status):
+    """Servers refuse uploads then. A store that keeps what is promised has no finding, whatever that loses."""
+    seen = {"maxmemory-policy": "noeviction", "appendonly": "yes", "appendfsync": fsync}
+    assert store.promise(Durability(promised), seen).status == status
 
 
 def test_a_store_that_was_restored_shows_how_old_its_copy_is(good):

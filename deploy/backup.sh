@@ -23,6 +23,10 @@ folder=$1
 shift
 file=$folder/$(date -u +%Y-%m-%dT%H%M%SZ).rdb
 set -- --no-auth-warning --user "${login%%:*}" -h "${place%:*}" -p "${place##*:}" "$@"
+# A store that is restored from this copy has this note: `deniable doctor` says how old the copy is.
+if earlier=$("$cli" -e "$@" set '{deniable}:backup' 0 nx get); then
+  "$cli" -e "$@" set '{deniable}:backup' "$(echo "${earlier:-0}" | cut -d ' ' -f 1) $(date +%s)" >/dev/null || :
+fi
 "$cli" "$@" --rdb "$file.part"
 mv "$file.part" "$file"
 # `deniable doctor` says of when the last copy is. A store without room takes no note.

@@ -117,7 +117,7 @@ class Query:
     def compare(self, segment: str, base: str = "") -> Query:
         """Break rows down by a segment, and compare each value of it with one of them, the base."""
         if not base:
-            rule = f"compare({segment!r}) has no base: name the value that the others are compared with, as the second argument"
+            rule = f"compare({segment!r}) has no base: name the value to compare with, as the second argument"
             raise QueryError(0, "", f"{rule}; of an experiment, experiment({segment!r}) has its base")
         divided = self._members.get("dimensions", [])
         query = self if segment in divided else self.by(*(each for each in divided if each != "value"), segment)

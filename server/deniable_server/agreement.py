@@ -16,6 +16,7 @@ from deniable_aggregator.store.uploads.registries import OFF
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from deniable.messages.finding import Status
     from deniable_aggregator.store import Store
     from deniable_aggregator.store.uploads.registries import Loaded
     from deniable_server.sources import Source
@@ -50,6 +51,14 @@ class Agreement:
         return [each for each in self.running if each.digest != self.on_disk]
 
     @property
+    def status(self) -> Status:
+        """How bad it is that they differ: a file that was refused, or an app that is off, is a fault."""
+        if not self.differing:
+            return "ok"
+        off = any(each.digest == OFF for each in self.differing)
+        return "fault" if self.fault or off else "warning"
+
+    @property
     def numbers(self) -> dict[str, int]:
         """How many processes there are, by what they do."""
         return _numbers(self.running)
@@ -76,7 +85,7 @@ class Agreement:
         every = len(self.differing) == len(self.running)
         who = f"all processes ({self.processes})" if every else f"{words(self.differing)} of {self.processes}"
         soon = " for a few seconds" if self.reloads and not self.fault else ""
-        return f"About the registry: {self.state}. The one before is still in use by {who}{soon}."
+        return f"{self.status.capitalize()} about the registry: {self.state}. The one before is still in use by {who}{soon}."
 
 
 def has_loaded(process: Loaded) -> str:

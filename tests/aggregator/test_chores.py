@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -10,8 +11,9 @@ import redis
 from deniable.registry import published
 from deniable_aggregator.archive.folder import Folder
 from deniable_aggregator.commands import worker
-from deniable_aggregator.counting import prometheus
+from deniable_aggregator.counting import chores, prometheus
 from deniable_aggregator.counting.chores import Chore
+from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.faults import Faults, present
 from deniable_aggregator.store import Store
 
@@ -36,6 +38,14 @@ def test_it_is_done_at_once_and_then_now_and_again(store, clock):
         clock[0] += seconds
         assert not chore.do()
     assert done == [1000.0, 1600.0]
+
+
+def test_none_is_tried_while_the_stores_user_may_not(store, monkeypatch):
+    """Then it is done in the same thread."""
+    monkeypatch.setattr(chores, "_LOOK_SECONDS", 0.0)
+    stop, answers = threading.Event(), [True, True, False]
+    chores.run([Chore("look", 600.0, stop.set, Faults(store))], Events(), print, stop, lambda: answers.pop(0))
+    assert answers == []
 
 
 def test_one_in_pieces_goes_on_at_once(store, clock):

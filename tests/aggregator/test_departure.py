@@ -13,9 +13,11 @@ from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting.chores import Chore
 from deniable_aggregator.counting.counter import WorkerSettings
+from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.store import GROUP, Store, Upload, connect
+from deniable_aggregator.store.outage import Outage
 from deniable_aggregator.store.uploads import batch
 from deniable_aggregator.store.uploads.batch import Group
 from deniable_aggregator.store.uploads.deliveries import forget_dead
@@ -99,6 +101,25 @@ def test_a_store_that_does_not_allow_it_is_no_reason_to_stop(store, store_url, c
     finally:
         client.close()
         store._client.acl_deluser("older")
+
+
+@pytest.mark.parametrize("right", ["xgroup|create", "setnx"])
+def test_a_worker_that_runs_as_another_user_logs_one_line_with_what_to_do(store, store_url, caplog, right):
+    """Its chores, which would fail one by one, wait until its user may read the reports."""
+    store._client.execute_command("ACL", "SETUSER", "ingest", "on", "nopass", "~*", "+@all", f"-{right}")
+    url, stop, done = store_url.replace("://", "://ingest:x@"), threading.Event(), threading.Event()
+    client, events = connect(url), Events()
+    events.failed = stop.set
+    try:
+        chore = Chore("departures", 600.0, done.set, Faults(store))
+        with caplog.at_level(logging.WARNING, "deniable.worker"):
+            Worker([Store(client, "shop")], chores=[chore], events=events, outage=Outage(url)).run(stop, burst=True)
+        (line,) = caplog.messages
+        assert "this ran as the user 'ingest': run it as 'worker'" in line
+        assert not done.is_set()
+    finally:
+        client.close()
+        store._client.acl_deluser("ingest")
 
 
 def test_where_nobody_has_joined_nobody_is_forgotten(store, caplog):

@@ -277,7 +277,7 @@ FAULTS = [
     (
         f"{HEAD}[experiments]\nplatform = {{ base = 3, planned = 0.1 }}\n{metric()}",
         "-",
-        "experiments.platform.base: write the arm that the others are compared with",
+        "experiments.platform.base: write the arm that each other arm is compared with",
         3,
     ),
     *(

@@ -17,6 +17,7 @@ from deniable_aggregator.store.uploads import registries
 from deniable_aggregator.store.uploads.registries import Loaded, Signs
 from deniable_server import sources
 from deniable_server.agreement import Agreement
+from deniable_server.doctor import pipeline
 from deniable_server.serving import renewal
 
 TEXT = """
@@ -111,7 +112,9 @@ def test_a_file_that_was_edited_is_told(shop):
     ready = shop.http.get("/readyz")
     assert (ready.status_code, ready.get_json()["status"]) == (200, "ok")  # reports can be taken
     assert not ready.get_json()["parts"]["registry:shop"]["agrees"]
-    sentence = "About the registry: the file was edited. The one before is still in use by all processes (1 server, 1 worker)."
+    sentence = (
+        "Warning about the registry: the file was edited. The one before is still in use by all processes (1 server, 1 worker)."
+    )
     assert agreement(shop).doubt == sentence
     assert sentence in shop.http.get("/").text
     registries.say(shop.store, Loaded("worker", shop.restarted().app.source.identity, "here:2"))
@@ -130,9 +133,15 @@ def test_a_file_with_faults_is_told_by_who_refuses_it(shop):
     ):
         registries.say(shop.store, sign)
         faults = " and was refused" if sign.fault else ""
-        sentence = f"the file was edited{faults}. The one before is still in use by all processes (1 server){end}"
+        word = "Fault" if sign.fault else "Warning"
+        part = shop.http.get("/readyz").get_json()["parts"]["registry:shop"]
+        finding = pipeline.processes(agreement(shop), app="shop", path="metrics.toml")
+        assert part["status"] == finding.status == word.lower()
+        assert part["ok"] == (word == "Warning")
+        use = f"The one before is still in use by all processes (1 server){end}"
+        sentence = f"{word} about the registry: the file was edited{faults}. {use}"
         assert sentence in shop.http.get("/").text
-        assert shop.http.get("/readyz").get_json()["parts"]["registry:shop"]["fault"] == (sign.fault or None)
+        assert part["fault"] == (sign.fault or None)
         assert agreement(shop).numbers == {"server": 1}
         registries.take_back(shop.store, sign)
     assert agreement(shop).doubt == ""

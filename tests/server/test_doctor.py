@@ -27,6 +27,8 @@ from deniable_aggregator.deletion.erase import Removal
 from deniable_aggregator.publish import definitions, release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, Upload, errors, schema
+from deniable_aggregator.store.server import snapshot
+from deniable_aggregator.store.server.durability import Durability
 from deniable_aggregator.store.uploads import health, refused_reports, registries
 from deniable_aggregator.store.uploads.archived import LastRecount
 from deniable_aggregator.store.uploads.health import Health
@@ -473,7 +475,9 @@ def test_processes_with_another_registry(examined, good):
     assert findings["registry"]["remedy"].startswith("restart the worker; or put the file back as it was")
     serving = registries.Loaded("serve", now, "web-1:6", "ui.theme: epsilon")
     registries.say(shop, serving)
-    finding = examined(good)[1]["registry"]
+    status, findings = examined(good)
+    assert (status, wrong(findings)) == (1, {"registry": "fault"})
+    finding = findings["registry"]
     assert "the file was refused, and the one before is in use: ui.theme: epsilon" in finding["meaning"]
     assert finding["remedy"] == "mend what it says"
     registries.take_back(shop, serving)
@@ -609,13 +613,37 @@ def test_a_copy_that_is_missing_or_old(examined, good, tmp_path, capsys):
     assert examined(good)[1]["backup"]["seen"] == "none is known, and no app is known to be more than a trial"
     finding = store.backup(good.redis, real=True)
     assert (finding.status, finding.seen) == ("warning", "none is known")
-    assert "run `deniable backup` or deploy/backup.sh each day" in finding.remedy
+    assert finding.remedy.startswith("make a copy each day: run `deniable backup`")
     now = time.time()
     assert cli.main(["backup", "--redis-url", good.url, "--to", str(tmp_path)]) == 0
     capsys.readouterr()
     assert re.fullmatch(r"the last copy is of \d{4}-\d\d-\d\d \d\d:\d\d UTC", examined(good)[1]["backup"]["seen"])
     for later, status in ((1.9, "ok"), (2.1, "warning")):
         assert store.backup(good.redis, real=False, now=lambda later=later: now + later * 86_400).status == status
+
+
+@pytest.mark.parametrize(
+    ("promised", "fsync", "status"),
+    [("always", "everysec", "fault"), ("everysec", "no", "fault"), ("everysec", "everysec", "ok"), ("memory", "no", "ok")],
+)
+def test_a_store_that_keeps_less_than_promised_is_a_fault(promised, fsync, status):
+    """Servers refuse uploads then. A store that keeps what is promised has no finding, whatever that loses."""
+    seen = {"maxmemory-policy": "noeviction", "appendonly": "yes", "appendfsync": fsync}
+    assert store.promise(Durability(promised), seen).status == status
+
+
+def test_a_store_that_was_restored_shows_how_old_its_copy_is(good):
+    """Its copy has the note that a copy was begun, and of the copy before."""
+    now = 1_800_000_000
+    snapshot.begin(good.redis, now - 3 * 3600)
+    snapshot.note(good.redis, now - 86_400)
+    snapshot.begin(good.redis, now - 3 * 3600)
+    assert snapshot.copies(good.redis) == (now - 86_400, now - 3 * 3600)
+    finding = store.backup(good.redis, real=False, now=lambda: now)
+    assert (finding.status, finding.seen) == ("warning", "none since the copy begun 2027-01-15 05:00 UTC, 3 hours ago")
+    assert finding.remedy.startswith("make a copy now: run `deniable backup`")
+    snapshot.note(good.redis, now)
+    assert store.backup(good.redis, real=False, now=lambda: now).status == "ok"
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,9 @@ def test_the_page_says_how_the_arms_differ(shop):
         sentence,
     )
     effect = sentence.removesuffix(" 1 more value differs.")
-    assert effect.removesuffix(".") in re.sub("<[^>]+>", "", page(shop, "theme/experiment"))
+    text = re.sub("<[^>]+>", "", page(shop, "theme/experiment"))
+    assert effect.removesuffix(".") in text
+    assert "each other arm is compared with control" in text
     assert effect.removesuffix(".") in re.sub("<[^>]+>", "", page(shop, "theme/compare?a=arm=control&b=arm=large"))
     assert effect in re.sub("<[^>]+>", "", shop.http.get("/").get_data(as_text=True))
     assert link == "/m/theme/compare?a=arm%3Dcontrol&amp;b=arm%3Dlarge"

@@ -156,7 +156,7 @@ def test_health_and_readiness(served):
     parts = ready.get_json()["parts"]
     assert served.service.apps["shop"].source.identity.startswith(parts["registry:shop"].pop("on_disk"))
     assert parts == {
-        "registry:shop": {"ok": True, "agrees": True, "processes": [], "fault": None},
+        "registry:shop": {"ok": True, "status": "ok", "agrees": True, "processes": [], "fault": None},
         "store": {"ok": True},
         "backlog:shop": {"ok": True, "batches": 0, "limit": 50},
         "worker:shop": {"ok": True, "workers": 0, "lag_seconds": 0.0, "dead_letters": 0, "held_up": {}},

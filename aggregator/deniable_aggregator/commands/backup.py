@@ -41,12 +41,13 @@ def backup(parser: argparse.ArgumentParser) -> Run:
             raise ConfigurationError(f"--keep-days {arguments.keep_days}: write a whole number of at least 1")
         try:
             arguments.to.mkdir(mode=0o700, parents=True, exist_ok=True)
+            doubt = _note(url, begun=True)
             file, size = _copy(url, arguments.to)
             removed = _expire(arguments.to, arguments.keep_days) if arguments.keep_days else 0
         except OSError as error:
             raise ConfigurationError(f"--to {arguments.to}: the copy cannot be written ({error.strerror})") from None
         print(f"{file}: {size:,} bytes")
-        if doubt := _note(url):
+        if doubt := _note(url) or doubt:
             print(doubt)
         if removed:
             print(f"removed: copies older than {arguments.keep_days} days {removed}")
@@ -86,14 +87,14 @@ def _copy(url: str, folder: Path) -> tuple[Path, int]:
     return file, size
 
 
-def _note(url: str) -> str:
+def _note(url: str, *, begun: bool = False) -> str:
     """Leave the time of the copy for the doctor; return why that was not possible."""
     from deniable_aggregator.store.errors import StoreError, cause
     from deniable_aggregator.store.server import snapshot
 
     try:
         with closing(options.opened(url)) as client:
-            snapshot.note(client, time.time())
+            (snapshot.begin if begun else snapshot.note)(client, time.time())
     except StoreError as error:
         return f"`deniable doctor` does not know of it: it could not be noted in the store ({cause(error)})"
     return ""

@@ -51,12 +51,13 @@ def run(
     events: Events,  # hears of a store that cannot be used
     tell: Callable[[StoreError], None],  # says so
     stop: Event,
+    barred: Callable[[], bool],  # whether the store's user may not do what a worker does: then no chore is tried
 ) -> None:
     """Do chores when they are due, until stopped."""
     pauses = Pauses()
     while not stop.is_set():
         more = False
-        for chore in chores:
+        for chore in () if barred() else chores:
             if stop.is_set():
                 return
             try:

@@ -22,7 +22,7 @@ from deniable_aggregator.counting import batch_sums
 from deniable_aggregator.counting.commit_files import LIFE_SECONDS, CommitFiles
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.pauses import Pauses
-from deniable_aggregator.store.errors import AWAY, NoRoom, StoreError, transient
+from deniable_aggregator.store.errors import AWAY, NoRoom, StoreError, reason, transient
 from deniable_aggregator.store.server.room import COMMITS, COUNTING, Room
 from deniable_aggregator.store.sums.deltas import growth
 from deniable_aggregator.store.uploads import batch, health
@@ -83,6 +83,8 @@ class Counter:
         self.counted = self.buried = 0
         self.cut_off = False
         """Whether the last use of the store or the archive failed. Then entries may be left in hand at the end."""
+        self.barred = True
+        """Whether the store's user may not read the reports; also True until that is known."""
 
     def join(self, stop: Event) -> None:
         """Join the consumer group of each partition, and wait until the archive can be written, or for the stop."""
@@ -95,7 +97,7 @@ class Counter:
                 store.divide()
         for partition in self._partitions.values():
             partition.join()
-        self._joined = True
+        self._joined, self.barred = True, False
         self._files.wait(stop)
 
     def turn(
@@ -120,7 +122,7 @@ class Counter:
         except StoreError as error:
             # Nothing is lost: entries in hand are claimed again later. An emptied store has no groups, so they are joined again.
             self._events.failed()
-            self.cut_off, self._joined = True, False
+            self.cut_off, self._joined, self.barred = True, False, reason(error) == "forbidden"
             self._again = isinstance(error, AWAY) or (self._again and transient(error))
             if isinstance(error, NoRoom):
                 with suppress(StoreError):

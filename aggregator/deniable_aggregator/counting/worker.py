@@ -143,7 +143,7 @@ class Worker:
         while not stop.is_set():
             turns = [counter.turn(stop, block=False) for counter in self.look()]
             try:
-                more = [chore.do() for chore in self._chores]
+                more = [] if self._barred() else [chore.do() for chore in self._chores]
             except StoreError as error:
                 self._outage.failed(next(iter(self._stores.values())).place, error)
                 self._events.failed()
@@ -173,13 +173,18 @@ class Worker:
         if self._error:
             raise self._error
 
+    def _barred(self) -> bool:
+        """Return whether the store's user may not read reports. Its chores would fail one by one, after the line that says so."""
+        return not self._counters or any(counter.barred for counter in self._counters.values())
+
     def _tasks(self) -> dict[frozenset[str], Callable[[Event], None]]:
         """Return the tasks by their streams (counting) or their apps (chores)."""
         tasks: dict[frozenset[str], Callable[[Event], None]] = {streams: each.run for streams, each in self._counters.items()}
         for server in self._servers:
             apps = frozenset(store.app for store in server.homes)
             if chores := [chore for chore in self._chores if chore.app in apps]:
-                tasks[apps] = partial(chores_.run, chores, self._events, partial(self._outage.failed, server.homes[0].place))
+                tell = partial(self._outage.failed, server.homes[0].place)
+                tasks[apps] = partial(chores_.run, chores, self._events, tell, barred=self._barred)
         return tasks
 
     def _start(self, task: Callable[[Event], None], stop: Event) -> _Running:

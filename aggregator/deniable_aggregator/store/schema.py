@@ -171,7 +171,11 @@ RATE_STRANGER = Key("{deniable}:rate:source:*", "the same, of requests without a
 RATE_LOGIN = Key("{deniable}:rate:login:*", "the same, of attempts to sign in", _WINDOW)
 SESSION = Key("{app}:session:*", "which key signed in to the dashboard, under a hash of the session's number", "twelve hours")
 SESSION_SECRET = Key("{deniable}:session:secret", "32 random bytes that the dashboard's cookies are signed with", _FOR_GOOD)
-BACKUP = Key("{deniable}:backup", "when the store was last copied into a file", "until the next copy")
+BACKUP = Key(
+    "{deniable}:backup",
+    "when the store was last copied into a file, and when a later copy was begun",
+    "until the next copy",
+)
 SOURCE = Key("{deniable}:source:*", "the key of the day, drawn at random", "until five minutes after midnight (UTC)")
 
 ALL = tuple(each for each in list(globals().values()) if isinstance(each, Key))

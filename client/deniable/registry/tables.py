@@ -47,7 +47,7 @@ MONTHS = 60
 class Experiment:
     """An experiment, of which the values of a segment are the arms. Devices do not use this."""
 
-    base: str  # the arm that the others are compared with
+    base: str  # the arm that each other arm is compared with
     # The difference for which it is planned, as a share above 0 and below 1; of a number, as a share of its range. It is chosen
     # before anybody looks.
     planned: float
@@ -69,7 +69,7 @@ class Experiment:
         if any(isinstance(size, bool) or not isinstance(size, int | float) or not 0 < size < inf for size in sizes):
             raise ParameterError("split: write a number above 0 for each arm, such as { control = 0.9, new = 0.1 }", self.split)
         if not isinstance(self.base, str):
-            raise ParameterError("base: write the arm that the others are compared with", self.base)
+            raise ParameterError("base: write the arm that each other arm is compared with", self.base)
         if isinstance(self.planned, bool) or not isinstance(self.planned, int | float) or not 0 < self.planned < 1:
             rule = "planned: write the difference to find, a share above 0 and below 1 such as 0.02"
             raise ParameterError(f"{rule}{meant_percent(self.planned, ' points')}", self.planned)

@@ -49,7 +49,7 @@ def readyz() -> tuple[Response, int]:
         served = [_app(app, refusing, parts) for app in known.apps.values()]
         ready = any(served) if served else not reasons
         for name, why in known.off.items():
-            parts[f"registry:{name}"] = {"ok": False, "off": True, "fault": why}
+            parts[f"registry:{name}"] = {"ok": False, "status": "fault", "off": True, "fault": why}
     status = "unavailable" if not ready else "ok" if all(part["ok"] for part in parts.values()) else "degraded"
     return jsonify(status=status, parts=parts), 200 if ready else 503
 
@@ -84,13 +84,14 @@ def _app(app: App, refusing: Mapping[Hashable, str], parts: dict[str, Any]) -> b
 
 
 def _registry(app: App) -> dict[str, Any]:
-    """Return which registries processes have loaded, beside the file. With one that has faults none of them could start."""
+    """Return which registries processes have loaded, beside the file."""
     try:
         agreement = Agreement.of(app.store, app.source)
     except StoreError as error:  # its user may lack this right
         return {"ok": True, "reason": reason(error)}
     return {
-        "ok": not agreement.fault,
+        "ok": agreement.status != "fault",
+        "status": agreement.status,
         "agrees": not agreement.differing,
         "on_disk": agreement.on_disk[:SHOWN] or None,
         "fault": agreement.fault or None,

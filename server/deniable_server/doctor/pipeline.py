@@ -134,7 +134,7 @@ def processes(agreement: Agreement, *, app: str, path: str) -> Finding:
         )
     elif agreement.fault:
         meaning = f"the file was refused, and the one before is in use: {agreement.fault}"
-    return Finding("registry", "warning", f"{path} is {file}, but {others}{more}", meaning, _remedy(agreement, path), app)
+    return Finding("registry", agreement.status, f"{path} is {file}, but {others}{more}", meaning, _remedy(agreement, path), app)
 
 
 def _remedy(agreement: Agreement, path: str) -> str:

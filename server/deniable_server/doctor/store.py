@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deniable.messages.finding import Finding
-from deniable.messages.plural import plural_noun
+from deniable.messages.plural import plural, plural_noun
 from deniable_aggregator.store import Store
 from deniable_aggregator.store.errors import (
     AWAY,
@@ -58,12 +58,17 @@ _COPY = (
     "If it is not there, the store would begin empty: make a copy first (`deniable backup`), then set appendonly yes, stop the "
     "store, restore the copy (`sh deploy/restore.sh`), and start the store"
 )
+_BACKUP = (
+    "run `deniable backup` or deploy/backup.sh as the user 'backup' (deploy/private/backup.env; deploy/systemd has a timer); "
+    "only these leave the time, so ignore this if copies are made otherwise"
+)
 _OFF = 2.0  # seconds between the clocks that need attention; answers of the store take less
 _STALE_DAYS = 2.0
 _DAY = 86_400.0
 _MIB = 1 << 20
 _SMALL = 10 * _MIB  # below it, tenths of a MiB matter
-_TOO_FAR = 3600.0  # the shortest period
+_HOUR = 3600.0
+_TOO_FAR = _HOUR  # the shortest period
 
 
 def checks(settings: Settings, served: Served, client: Client) -> dict[str, Callable[[], Finding]]:
@@ -307,15 +312,25 @@ def backup(
     """Check of when the last copy of the store is."""
     if isinstance(client, Cluster):
         return Finding("backup", "ok", "not looked for: each primary of a cluster has its copies on other machines")
-    last = snapshot.last(client)
-    seen = "none is known" if last is None else f"the last copy is of {datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M} UTC"
+    last, begun = snapshot.copies(client)
+    if begun is not None:
+        seen = f"none since the copy begun {_minute(begun)}, {_age(now() - begun)} ago"
+        meaning = "if the store was restored, that is its copy; otherwise that copy did not finish. What came since may be lost"
+        return Finding("backup", "warning", seen, meaning, f"make a copy now: {_BACKUP}")
+    seen = "none is known" if last is None else f"the last copy is of {_minute(last)}"
     if last is None and not real:
         return Finding("backup", "ok", f"{seen}, and no app is known to be more than a trial")
     if last is not None and now() - last < _STALE_DAYS * _DAY:
         return Finding("backup", "ok", seen)
     meaning = "if the store's disk is lost, all that came since is lost with it: counts, releases and keys"
-    remedy = (
-        "run `deniable backup` or deploy/backup.sh each day, as the user 'backup' (deploy/private/backup.env; deploy/systemd has "
-        "a timer); only these leave the time, so ignore this if copies are made otherwise"
-    )
-    return Finding("backup", "warning", seen, meaning, remedy)
+    return Finding("backup", "warning", seen, meaning, f"make a copy each day: {_BACKUP}")
+
+
+def _age(seconds: float) -> str:
+    units = {"day": _DAY, "hour": _HOUR, "minute": 60.0}
+    unit, length = next(((unit, length) for unit, length in units.items() if seconds >= length), ("minute", 60.0))
+    return plural(int(seconds / length), unit)
+
+
+def _minute(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"

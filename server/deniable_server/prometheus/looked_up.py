@@ -76,7 +76,9 @@ class Gauges(Collector):
         if isinstance(self._known.client, Cluster):  # its copies are its replicas
             return []
         about = "When the last backup of the store was made; 0 if none is known"
-        return [GaugeMetricFamily("deniable_backup_timestamp_seconds", about, value=snapshot.last(self._known.client) or 0)]
+        return [
+            GaugeMetricFamily("deniable_backup_timestamp_seconds", about, value=snapshot.copies(self._known.client).last or 0)
+        ]
 
     def _state(self) -> list[GaugeMetricFamily]:
         def family(name: str, about: str, *labels: str) -> GaugeMetricFamily:

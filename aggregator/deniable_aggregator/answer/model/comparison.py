@@ -107,7 +107,7 @@ class Experiment(Struct, frozen=True, forbid_unknown_fields=True):
     """An experiment, as the registry declares it."""
 
     segment: Annotated[str, Meta(description="Whose values are the arms")]
-    base: Annotated[str, Meta(description="The arm that the others are compared with")]
+    base: Annotated[str, Meta(description="The arm that each other arm is compared with")]
     planned: Annotated[
         float,
         Meta(description="The difference for which the experiment was planned; of a number, as a share of its range"),

@@ -59,7 +59,7 @@ class CompareWith(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     """What each row is compared with: the row of another value of a segment, or of an earlier time."""
 
     dimension: Annotated[_Text | None, Meta(description="A segment")] = None
-    base: Annotated[_Text | None, Meta(description="The segment's value that the others are compared with")] = None
+    base: Annotated[_Text | None, Meta(description="The value of the segment that each other value is compared with")] = None
     date_range: Annotated[
         Literal["previous"] | None,
         Meta(description="`previous`: the range of the same length before this one"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import redis
 
@@ -28,15 +28,29 @@ def copy(
         return _until(stream, sink, length) if isinstance(length, bytes) else _bytes(stream, sink, length)
 
 
+class Copies(NamedTuple):
+    """Unix times of copies, as the store has them noted."""
+
+    last: float | None  # of the last copy that is whole; None if none is known
+    begun: float | None  # when a later copy was begun; None if no later copy is known
+
+
+def begin(client: redis.Redis, at: float) -> None:
+    """Record the Unix time at which a copy is begun. The copy has this note, and so has a store that is restored from it."""
+    # The user `backup` may only SET this key: NX GET returns its value.
+    earlier: Any = client.set(schema.BACKUP.of(), 0, nx=True, get=True)
+    client.set(schema.BACKUP.of(), f"{int((earlier or b'0').split()[0])} {int(at)}")
+
+
 def note(client: redis.Redis, at: float) -> None:
     """Record the Unix time of a copy that is whole and on the disk."""
     client.set(schema.BACKUP.of(), int(at))
 
 
-def last(client: redis.Redis) -> float | None:
-    """Return the Unix time of the last copy; None if none was noted."""
-    at = client.get(schema.BACKUP.of())
-    return float(at) if at else None
+def copies(client: redis.Redis) -> Copies:
+    """Return the times of the last copy, and of a copy that was begun later."""
+    last, begun, *_ = [*map(float, (client.get(schema.BACKUP.of()) or b"").split()), 0.0, 0.0]
+    return Copies(last or None, begun or None)
 
 
 @contextmanager

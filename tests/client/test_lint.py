@@ -866,6 +866,18 @@ def test_doubtful_numbers(linted):
     assert doubts == ["range ends at 600, and ms are often more: write a wider range, which costs little on a logarithmic scale"]
 
 
+@pytest.mark.parametrize(
+    ("id_", "is_sound"), [("rename_failed", True), ("file.rename-2", True), ("Rename", False), ("2nd", False)]
+)
+def test_an_id_is_written_as_the_reference_says(linted, id_, is_sound):
+    """Both say that a word may have an underscore."""
+    rule = "words of lower-case letters, digits and _, joined by dots or dashes; it begins with a letter"
+    faults = linted(f'[metrics."{id_}"]\ntype = "boolean"\nepsilon = 1\nexpires = 2999-01-01\n{BODY}').faults
+    assert [rule in fault.rule for fault in faults] == [True] * (not is_sound)
+    reference = Path(__file__).parents[2] / "docs" / "reference" / "metrics-toml.md"
+    assert rule in " ".join(reference.read_text("utf-8").replace("`_`", "_").split())
+
+
 @pytest.mark.parametrize("key", ["whole = true", "step = 1"])
 def test_a_step_without_effect_is_named_as_it_is_written(linted, key):
     text = f'[metrics.a]\ntype = "number"\nrange = [0, 100000]\nunit = "ms"\nestimate = "mean"\n{key}\nepsilon = 1\n'

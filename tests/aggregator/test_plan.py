@@ -207,6 +207,21 @@ def test_metrics_that_are_off_are_marked(capsys, tmp_path, command):
 
 
 @pytest.mark.slow("for each epsilon that is tried, the worst distribution of a number is searched for")
+def test_metrics_that_have_ended_reserve_nothing(capsys, tmp_path):
+    """The registry fits if those that are left do."""
+    file = tmp_path / "metrics.toml"
+    metrics = [metric_toml("old", expires=date(2001, 1, 1)), metric_toml("new")]
+    file.write_text(registry_toml(*metrics, budget={"per_month": 32}), "utf-8")
+    assert cli.main(["plan", str(file), "--users", "1000"]) == 0
+    out = capsys.readouterr().out
+    assert (
+        "Budget: 31 of 32 nats are reserved in a calendar month; the registry fits. Metrics that have ended reserve none." in out
+    )
+    assert re.search(r"^Right guess in a year, .* at most: new \d+%; 50% is luck\.$", out, re.MULTILINE)
+    assert cli.main(["plan", str(file), "--users", "1000", "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)["budget"]["metrics"]) == ["new"]
+
+
 def test_a_registry_backwards(run, declared):
     """Without users it tells how many each metric needs, a sample of whom report; with them the epsilon of each."""
     needed = json.loads(run(declared, "--within", "0.02", "--json")[1])["plan"]

@@ -522,7 +522,8 @@ FREE = [
     ({"delay": "12h"}, "delay was None, is '12h'"),
     ({"candidates": "more.txt"}, "candidates was None, is 'more.txt'"),
     ({"together": 2.5}, "together was 1, is 2.5"),
-    ({"step": "1"}, "step was None, is '1'"),
+    ({"step": "1"}, "step was None, is '1' (whole = true)"),
+    ({"step": "0.5"}, "step was None, is '0.5'"),
     ({"least_shift": "0.01"}, "least_shift was None, is '0.01'"),
     ({"public": True}, "public was False, is True"),
 ]
@@ -866,12 +867,31 @@ def test_doubtful_numbers(linted):
 
 
 @pytest.mark.parametrize(
-    ("key", "rule"), [("whole = true", "whole = true, or step = 1, has no effect"), ("step = 0.5", "step = 0.5 has no effect")]
+    ("id_", "is_sound"), [("rename_failed", True), ("file.rename-2", True), ("Rename", False), ("2nd", False)]
 )
-def test_equal_steps_of_a_wide_range(linted, key, rule):
+def test_an_id_is_written_as_the_reference_says(linted, id_, is_sound):
+    """Both say that a word may have an underscore."""
+    rule = "words of lower-case letters, digits and _, joined by dots or dashes; it begins with a letter"
+    faults = linted(f'[metrics."{id_}"]\ntype = "boolean"\nepsilon = 1\nexpires = 2999-01-01\n{BODY}').faults
+    assert [rule in fault.rule for fault in faults] == [True] * (not is_sound)
+    reference = Path(__file__).parents[2] / "docs" / "reference" / "metrics-toml.md"
+    assert rule in " ".join(reference.read_text("utf-8").replace("`_`", "_").split())
+
+
+@pytest.mark.parametrize("key", ["whole = true", "step = 1"])
+def test_a_step_without_effect_is_named_as_it_is_written(linted, key):
+    text = f'[metrics.a]\ntype = "number"\nrange = [0, 100000]\nunit = "ms"\nestimate = "mean"\n{key}\nepsilon = 1\n'
+    (warning,) = linted(f"{text}expires = 2999-01-01\n{BODY}").warnings
+    effect = "it has an effect on the distribution of a number without epsilon_permanent only"
+    assert warning.words == f"{key}: remove it; {effect}"
+    assert Path(warning.file).read_text("utf-8").splitlines()[warning.line - 1] == key
+
+
+@pytest.mark.parametrize("key", ["whole = true", "step = 1", "step = 0.5"])
+def test_equal_steps_of_a_wide_range(linted, key):
     """The warning names what is written, and its line."""
     text = f'[metrics.a]\ntype = "number"\nrange = [0, 1000]\nunit = "photos"\nestimate = "distribution"\n{key}\nepsilon = 1\n'
     findings = linted(f"{text}expires = 2999-01-01\n{BODY}")
     (warning,) = findings.warnings
-    assert warning.rule == f"{rule}, since the range then has more than 128 values; remove it"
+    assert warning.rule == f"{key} has no effect, since the range then has more than 128 values; remove it"
     assert Path(warning.file).read_text("utf-8").splitlines()[warning.line - 1] == key

@@ -18,6 +18,10 @@ from deniable.registry import Metric, load, parse
 from deniable.registry.answers.domain import MAX_VALUES
 from deniable.registry.tables import Analysts, Budget, Caps, Experiment, Publication, Retention
 
+ID_RULE = (
+    "write an id as words of lower-case letters, digits and _, joined by dots or dashes; "
+    "it begins with a letter and has at most 80 characters"
+)
 HEAD = 'format = 1\napp = "shop"\n[segments]\nplatform = ["linux", "macos"]\n'
 SOUND = {
     "type": '"categorical"',
@@ -333,18 +337,33 @@ FAULTS = [
     (
         HEAD + metric("Upper"),
         "Upper",
-        "write an id as lower-case words joined by dots or dashes, with at most 80 characters",
+        ID_RULE,
         "Upper",
     ),
     (
         HEAD + metric("a..b"),
         "a..b",
-        "write an id as lower-case words joined by dots or dashes, with at most 80 characters",
+        ID_RULE,
         "a..b",
     ),
-    (HEAD + metric("1a"), "1a", "write an id as lower-case words joined by dots or dashes, with at most 80 characters", "1a"),
-    (HEAD + metric("a b"), "a b", "write an id as lower-case words joined by dots or dashes, with at most 80 characters", "a b"),
-    (HEAD + metric(LONG), LONG, "write an id as lower-case words joined by dots or dashes, with at most 80 characters", LONG),
+    (
+        HEAD + metric("1a"),
+        "1a",
+        ID_RULE,
+        "1a",
+    ),
+    (
+        HEAD + metric("a b"),
+        "a b",
+        ID_RULE,
+        "a b",
+    ),
+    (
+        HEAD + metric(LONG),
+        LONG,
+        ID_RULE,
+        LONG,
+    ),
     (f"{HEAD}[metrics]\nm = 1\n", "m", "write a metric as a table, with its own lines", 1),
     (HEAD + metric(epsilom="1"), "m", "epsilom is no key of a metric: write epsilon", "epsilom"),
     (HEAD + metric(eps="1"), "m", "eps is no key of a metric: write epsilon", "eps"),

@@ -419,19 +419,19 @@ ODD = {
     "an escape": (TEXT.replace("theme", "\\u0074heme"), CANONICAL),
     "not ASCII": (
         TEXT.replace("theme", "th\u00e9me"),
-        "write an id as lower-case words joined by dots or dashes",
+        "write an id as words of lower-case letters, digits and _, joined by dots or dashes",
     ),
     "half a character": (
         TEXT.replace("theme", "\ud800"),
-        "write an id as lower-case words joined by dots or dashes",
+        "write an id as words of lower-case letters, digits and _, joined by dots or dashes",
     ),
     "no name": (
         TEXT.replace("theme", ""),
-        "write an id as lower-case words joined by dots or dashes",
+        "write an id as words of lower-case letters, digits and _, joined by dots or dashes",
     ),
     "a version of a metric": (
         TEXT.replace("theme", "theme@2"),
-        "'theme@2': write an id as lower-case words joined by dots or dashes",
+        "'theme@2': write an id as words of lower-case letters, digits and _, joined by dots or dashes",
     ),
     # Its members
     "a list": ("[]", "the members of a restriction = 'list': write app, metrics, revision, and nothing else"),

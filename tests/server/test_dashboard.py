@@ -1318,7 +1318,7 @@ def test_ordered_answers_and_sets(numbers):
     assert "Half are at or below <bdi>fair</bdi>" in mood
     assert "The mean position is 2.0" in mood
     used = client.get("/m/used").get_data(as_text=True)
-    assert "options each, on average" in used
+    assert "options in an answer, on average" in used
     assert '<abbr title="reports that the share rests on">Reports about it</abbr>' in used
     assert "reports that the share rests on" not in mood
     assert re.search(
@@ -1329,7 +1329,7 @@ def test_ordered_answers_and_sets(numbers):
     few, more = (client.get(f"/m/{id_}").get_data(as_text=True) for id_ in ("few", "several"))
     cut = "Of an answer with more than 2 options, 2 drawn at random on the device count. So each share is of people whose answer"
     assert cut in few
-    assert re.search(r"options each, on average, once answers are cut to 2</h3>", few)
+    assert re.search(r"options in an answer, on average, once answers are cut to 2</h3>", few)
     assert "and people choose at least so many options on average." in few
     assert "Each report is about all options." in few
     assert "Reports about it" not in few

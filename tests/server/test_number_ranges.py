@@ -201,6 +201,15 @@ def test_a_number_alone_is_told_how_a_range_is_written(shop, word):
     assert answer.get_json()["detail"].endswith("; a range of wait is written 30.. for more than 30, and ..30 for at most that")
 
 
+def test_a_sum_is_told_where_it_is(shop):
+    """It is no row, but the page and the answer about the metric have it."""
+    query = {"filters": within("sum")}
+    answer = shop.http.post("/api/v1/query", json={"metrics": ["size"], **query}, headers={"Authorization": f"Bearer {READ}"})
+    assert answer.get_json()["detail"] == (
+        "size has no value 'sum': its values are mean; its sum is on its page, and as number.sum in GET /api/v1/metrics/size"
+    )
+
+
 def test_other_metrics_have_no_ranges_and_a_value_with_dots_stays_one(shop):
     assert [row["value"] for row in rows(shop, metrics=["theme"], filters=within("1..2"))] == ["1..2"]
     both = rows(shop, metrics=["theme", "wait"], filters=within("1..2"))

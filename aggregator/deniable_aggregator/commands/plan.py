@@ -108,8 +108,9 @@ def _plan(arguments: argparse.Namespace) -> int:
         raise ConfigurationError(f"{flags[0]} goes {kind}: a registry states its own")
     registry = newest(arguments.file or REGISTRY)
     rows = of_registry(registry, terms)
-    planned = _with(registry, rows)
-    _print(rows, terms, accounting.plan(planned), planned, off(planned, datetime.now(UTC).date()), as_json=arguments.json)
+    planned, today = _with(registry, rows), datetime.now(UTC).date()
+    budget = accounting.plan(_with(registry, [row for row in rows if not row.metric.expired(today)]))
+    _print(rows, terms, budget, planned, off(planned, today), as_json=arguments.json)
     return 0
 
 
@@ -255,8 +256,10 @@ def _print(
         fits = "fits" if budget.fits else "does not fit"
         most = budget.budget.per_month
         of = "" if most is None else f" of {most:g}"
-        print(f"Budget: {budget.reserved_month:.4g}{of} nats are reserved in a calendar month; the registry {fits}.")
-        guesses = {row.metric.id: row.guess for row in rows}
+        collected = {use.metric.id for use in budget.uses}
+        ended = "" if all(row.metric.id in collected for row in rows) else " Metrics that have ended reserve none."
+        print(f"Budget: {budget.reserved_month:.4g}{of} nats are reserved in a calendar month; the registry {fits}.{ended}")
+        guesses = {row.metric.id: row.guess for row in rows if row.metric.id in collected}
         figures = ", ".join(f"{id_} {percent(guess)}" for id_, guess in guesses.items() if guess is not None)
         if figures:
             print(f"Right guess in a year, from all reports of one answer, at most: {figures}; 50% is luck.")

@@ -100,7 +100,7 @@ def lint(
     for ready in (each for each in usable if not sound.stands_in(each.metric.id)):
         metric, mechanism = ready.metric, ready.mechanism
         doubts = chain(
-            *(_doubts(metric), _mixed_doubts(metric)),
+            *(_doubts(metric, is_whole=metric.id in sound.whole_numbers), _mixed_doubts(metric)),
             *(_large(loaded, metric, mechanism), _rare(metric, mechanism), _capped(metric)),
         )
         warnings += [Fault(str(path), metric.id, rule, value) for rule, value in doubts]
@@ -300,11 +300,11 @@ def _exposed(exposure: Exposure) -> Iterator[tuple[str, object]]:
             yield f"{rule}: {mend}", ...
 
 
-def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
+def _doubts(metric: Metric, *, is_whole: bool) -> Iterator[tuple[str, object]]:
     if float(metric.epsilon) > STRONG_EPSILON:
         rule = f"epsilon: above {STRONG_EPSILON:g} it gives the answer away with odds above 50 to 1; write less"
         yield rule, float(metric.epsilon)
-    yield from numbers.doubts(metric)
+    yield from numbers.doubts(metric, is_whole=is_whole)
     if "other" in metric.kind.members and not metric.kind.ordered and metric.other is None:
         many = "options" if metric.kind.options else "answers"
         rule = f"other is missing: write the {metric.kind.noun} for {many} that are not listed, which is one of the values"

@@ -18,7 +18,11 @@ _USUAL = {"us": 100_000, "ms": 10_000, "s": 60, "bytes": 1_000_000, "kB": 10_000
 """By unit, the least upper end of a range that is not suspiciously narrow."""
 
 
-def doubts(metric: Metric) -> Iterator[tuple[str, object]]:
+def doubts(
+    metric: Metric,
+    *,
+    is_whole: bool,  # whether its step is written as `whole = true`
+) -> Iterator[tuple[str, object]]:
     """Find what may be a mistake: the rule and its value."""
     if not metric.axis:
         return
@@ -28,7 +32,7 @@ def doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     if metric.unit in _USUAL and metric.axis.high < _USUAL[metric.unit]:
         rule = f"range ends at {high}, and {metric.unit} are often more: write a wider range, which costs little"
         yield f"{rule}{'' if metric.scale == 'log' else ' on a logarithmic scale'}", ...
-    yield from _step_doubts(metric)
+    yield from _step_doubts(metric, "whole = true" if is_whole else f"step = {metric.step}")
     if metric.none is not None and not metric.axis.covers(read_number(metric.none)):
         yield f"none: it is beyond the range, and is reported as the nearer end; write a number from {low} to {high}", metric.none
     yield from _moment_doubts(metric)
@@ -46,17 +50,17 @@ def _moment_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
         yield f"{rule} of {metric.grace}: write a shorter range if you use `timed`", ...
 
 
-def _step_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
+def _step_doubts(
+    metric: Metric,
+    step: str,  # as it is written
+) -> Iterator[tuple[str, object]]:
     if metric.axis is None or metric.estimate != "distribution" or metric.permanent:
         if metric.step is not None:
-            rule = "step: remove it; it has an effect on the distribution of a number without epsilon_permanent only"
-            yield rule, metric.step
+            yield f"{step}: remove it; it has an effect on the distribution of a number without epsilon_permanent only", ...
         return
     low, high = metric.axis.low, metric.axis.high
     if metric.step is not None and not metric.step_values:
-        # Both are one to a metric, so the line is that of the key that is written.
-        key = "whole = true, or step = 1," if metric.step == "1" else f"step = {metric.step}"
-        yield f"{key} has no effect, since the range then has more than {MOST_STEP_VALUES} values; remove it", ...
+        yield f"{step} has no effect, since the range then has more than {MOST_STEP_VALUES} values; remove it", ...
     integers = low.denominator == high.denominator == 1
     if metric.step is None and integers and metric.scale == "linear" and high - low < MOST_STEP_VALUES:
         yield "if answers are whole numbers, write whole = true: quantiles then are exact values", ...

@@ -57,6 +57,7 @@ class Sound(NamedTuple):
     registry: Registry | None  # what is sound of it; None if nothing is
     left_out: Mapping[str, frozenset[str]]  # the keys that are left out or stood in for, by metric; those of the file under "-"
     spends: bool  # whether what it spends is known all the same
+    whole_numbers: frozenset[str] = frozenset()  # the metrics whose step is written as `whole = true`
 
     def knows(self, metric: str, rule: str) -> bool:
         """Return whether a finding about the sound part is one about the file: it names nothing that is left out."""
@@ -107,6 +108,7 @@ def read_sound(
         registry.made_of(document, legible.text, file),
         {id_: frozenset(keys) for id_, keys in left_out.items()},
         spends=not left_out.get("-", set()) & {*rules.TABLES, "metrics", "segments"},
+        whole_numbers=frozenset(id_ for id_, table in document["metrics"].items() if table.get("whole")),
     )
     spends = sound.spends and not any(keys & {*_SPENDING} or sound.stands_in(id_) for id_, keys in left_out.items() if id_ != "-")
     return sound._replace(spends=spends)

@@ -109,7 +109,8 @@ def _metric_changes(old: Metric, new: Metric) -> Iterator[RegistryChange]:
             advice = f"; raise version to {old.version + 1}" if breaking else ""
             if name == "delay" and new.delay_seconds < old.delay_seconds:
                 advice = "; the time of a report tells more of the moment of the answer, so ask people again"
-            yield RegistryChange(new.id, f"{name} was {_short(was)}, is {_short(is_)}{advice}", breaking=breaking)
+            both = (f"{_short(value)}{' (whole = true)' if (name, value) == ('step', '1') else ''}" for value in (was, is_))
+            yield RegistryChange(new.id, f"{name} was {', is '.join(both)}{advice}", breaking=breaking)
 
 
 def _short(value: Any) -> str:

@@ -37,7 +37,7 @@ class Metric:
     Parameters
     ----------
     id
-        Lower-case words joined by dots or dashes.
+        Words of lower-case letters, digits and ``_``, joined by dots or dashes.
     type
         - ``boolean``, ``categorical``, or ``ordinal`` (values in order; decoded like categorical for now).
         - ``product``: an answer to several questions at once.

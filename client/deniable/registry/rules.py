@@ -59,7 +59,8 @@ _IN_CODE_ONLY = ("metrics", "budget")  # of caps: a file has an epsilon in each 
 
 _ID = re.compile(r"[a-z][a-z0-9_]*(?:[.-][a-z0-9_]+)*")
 _MAX_ID = 80
-ID_RULE = f"write an id as lower-case words joined by dots or dashes, with at most {_MAX_ID} characters"
+_WORDS = "words of lower-case letters, digits and _, joined by dots or dashes"
+ID_RULE = f"write an id as {_WORDS}; it begins with a letter and has at most {_MAX_ID} characters"
 """What `is_id` checks."""
 _MOST_TOGETHER = 1_000_000
 _DEVICES = r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?"

@@ -141,6 +141,7 @@ def _check_values(query: Query, metrics: Sequence[Sequence[Declared]]) -> None:
         if word in ranges and numbers:
             number_range.read(word, numbers[0])  # which says what is wrong
         hint = number_range.meant(word, numbers[0]) if numbers else _means_only(word, [each.metric for each in versions])
+        hint = hint or _summed(word, [each.metric for each in versions])
         raise UnknownValue(_unknown_value(word, list(known), ", ".join(each[0].metric.id for each in metrics), hint))
 
 
@@ -150,6 +151,12 @@ def _means_only(word: str, metrics: Sequence[Metric]) -> str:
     if not figure or not any(each.axis is not None for each in metrics):
         return ""
     return '; quantiles and ranges need estimate = "distribution" in the registry, and here only the mean is estimated'
+
+
+def _summed(word: str, metrics: Sequence[Metric]) -> str:
+    """Say where the sum of a number is, if it is asked for as a value."""
+    number = next((each.id for each in metrics if each.axis is not None), "") if word.casefold() == "sum" else ""
+    return f"; its sum is on its page, and as number.sum in GET /api/v1/metrics/{number}" if number else ""
 
 
 def _labels(declared: Declared) -> Sequence[str]:

@@ -179,8 +179,8 @@ def test_no_advice_goes_in_a_circle(run, tmp_path):
     options = metric_toml("options", type="set", values=["a", "b", "c"], epsilon=0.5, period="month")
     path.write_text(registry_toml(options, metric_toml("cart", epsilon=0.5, period="week"), publication={"trial": True}), "utf-8")
     _, out, _ = run(path, "--days", 90)
-    assert "Next: noise is drawn anew for each report of cart: where a person's answer stays the same, declare epsilon_" in out
-    assert "reveal; where it changes, ask less often." in out
+    assert "Next: each report of cart has new noise: if a person's answer stays the same, declare epsilon_" in out
+    assert "reveal; if it changes, ask less often." in out
     assert " Ask options less often: epsilon_permanent cannot be declared there." in out
     assert "No central figure of options, cart: a trial publishes" in out
     _, out, _ = run(path, "--metric", "options")

@@ -198,7 +198,7 @@ def _next(summary: Statement, arguments: Namespace) -> Iterator[str]:
     # Once a month is seldom: there an app may prefer new noise, as `deniable init` does where an answer changes for all.
     keeping = [metric.id for metric in repeated if can_keep[metric.id] and metric.period != period.LENGTHS[-1]]
     rare = [id_ for id_, can in can_keep.items() if not can]
-    advice = [f"{drawn_anew(keeping)}; where it changes, ask less often."] if keeping else []
+    advice = [f"{drawn_anew(keeping)}; if it changes, ask less often."] if keeping else []
     if rare:
         advice.append(f"{'Ask' if advice else 'ask'} {few(rare)} less often: epsilon_permanent cannot be declared there.")
     if advice:

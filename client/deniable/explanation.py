@@ -161,7 +161,7 @@ class Explanation:
             f"{self.metric}: {self.description}",
             f"Your answer is randomised on this device before it is sent, by {self.mechanism}: {self.summary}.",
             self.says,
-            f"Whoever sees one report can shift the odds between two answers {_odds(self.epsilon)}.",
+            f"Anyone who sees one report can shift the odds between two answers {_odds(self.epsilon)}.",
             *([mixed(self.shuffled, self.relay)] if self.shuffled else []),
             *(self._repeated() if self.epsilon_permanent is None else self._permanent(self.epsilon_permanent)),
         ]
@@ -203,7 +203,7 @@ class Explanation:
         return [
             f"At most {_number(self.per_period, 'report')} a {self.period}.",
             "A noisy answer is kept, and every report is a noisy copy of it.",
-            f"Whoever sees all reports of one answer, however many, can shift the odds {_odds(epsilon)}.",
+            f"Anyone who sees all reports of one answer, however many, can shift the odds {_odds(epsilon)}.",
             "Reports may show that your answer has changed, and that it has returned to an earlier one.",
             (
                 f"In a calendar month at most {_number(self.answers_per_month, 'different answer')} "

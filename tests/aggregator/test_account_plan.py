@@ -191,4 +191,4 @@ def test_when_an_answer_changed_is_not_covered():
     swapped = chance(series, [0] * 6 + [1] * 6) / chance(series, [1] * 6 + [0] * 6)
     assert 1 < swapped <= exp(together)
     lines = "\n".join(statement([], [1e-6], permanent=True).lines())
-    assert "people whose answers change, and return to an earlier one, at the same times" in lines
+    assert "between histories of answers that change, and return to an earlier one, at the same times" in lines

@@ -131,7 +131,7 @@ def test_an_account_says_both(tmp_path, capsys):
     ]
     assert [printed.index(part) for part in parts] == sorted(printed.index(part) for part in parts)
     assert re.search(r"^ +m +3 +10,000 +1e-08 +0\.3 +0\.42$", printed, re.MULTILINE)
-    assert "no answer is kept of it" in printed
+    assert "epsilon_permanent cannot be declared there" in printed
     metric = metric_of(relay_toml())
     for devices in (1, 3):
         assert cli.main(["account", str(path), "--days", "365", "--group", str(devices), "--json"]) == 0

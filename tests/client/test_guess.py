@@ -46,11 +46,9 @@ def test_lint_names_what_a_year_averages_out(tmp_path):
     stays = metric_toml("stays", epsilon=1, epsilon_permanent=2, period="week")
     path.write_text(registry_toml(metric_toml("fresh", epsilon=1, period="week"), stays), "utf-8")
     meaning, advice = lint(path).legend
-    assert meaning.endswith("from a year's reports of one answer; 50% is luck")
-    assert advice.startswith("noise is drawn anew for each report of fresh: ")
+    assert meaning.endswith("at most so many guesses are right; 50% is luck")
+    assert advice.startswith("each report of fresh has new noise: ")
     path.write_text(registry_toml(stays), "utf-8")
     assert lint(path).legend == (meaning,)
     path.write_text(registry_toml(metric_toml("tools", type="set", values=["saw", "file"], period="week"), stays), "utf-8")
-    assert lint(path).legend[1:] == (
-        "no answer is kept of tools, as of no set and no mean of an ordinal: ask such a question rarely",
-    )
+    assert lint(path).legend[1:] == ("ask tools rarely: each report adds up, and epsilon_permanent cannot be declared there",)

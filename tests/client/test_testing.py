@@ -221,7 +221,7 @@ def test_an_answer_that_is_reported_as_other():
     )
     with Capture(parse(f'format = 1\napp = "shop"\n[metrics.feeds]\ntype = "set"\n{declared}')) as capture:
         for answer, words in [
-            (["news", "cooking"], r"'cooking' is not declared: .* A device reports 'something else' instead; if the"),
+            (["news", "cooking"], r"'cooking' is not declared: .* A device reports 'something else' instead. If you"),
             (["newss"], r"did you mean 'news'\? A device reports 'something else' instead"),
             ([1.5], r"^1.5 is not declared: .*; did you mean '1.5x'\?"),
             ([2.5], r"^2.5 is not declared: (?!.*did you mean)"),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.accounting.plan import Plan, Use
     from deniable_aggregator.accounting.spend import Spend
 
+_PAGE = "https://deniable.github.io/deniable/explanation/accounting/#what-they-hold-for"
 _NEAREST, _CEILING = Context(prec=9), Context(prec=5, rounding=ROUND_CEILING)
 
 
@@ -63,9 +64,10 @@ class Statement:
             yield from self._uses(self.plan)
         yield from self._table(keys)
         yield from self._quote()
-        yield from self._conditions(keys)
         yield from self.readers.lines(number)
         yield from self.mixed.lines(number)
+        yield ""
+        yield from self._conditions()
 
     def _uses(self, plan: Plan) -> Iterator[str]:
         yield (
@@ -120,33 +122,34 @@ class Statement:
             of_it = f" With delta {joint.delta:g}: {number(best)}." if best < total else ""
             yield f"All {self.devices} devices of a person or a household: epsilon {number(total)}.{of_it}"
 
-    def _conditions(self, keys: Sequence[str]) -> Iterator[str]:
-        what = "each kept response, and each report of what is not kept," if self.permanent else "each"
-        holds = "This holds between any two histories of answers, for somebody who sees all reports"
-        yield f"{holds}, if {what} has noise of its own."
+    def _conditions(self) -> Iterator[str]:
+        """Say in few lines what to know before a figure is quoted. The page of the site has the rest."""
         if self.permanent:
             yield (
-                "Kept responses: the figures compare people whose answers change, and return to an earlier one, at the same "
-                "times (with loloha and dbitflip: change to another cell or bucket). "
-                "That an answer changed, or returned to an earlier one, is not "
-                "covered: noise in the second step blurs it, without that it is plain."
+                "All this holds between histories of answers that change, and return to an earlier one, at the same times. "
+                "That an answer changed, or returned to an earlier one, is not covered."
             )
-        if "exact" in keys:
-            yield "The last row counts that many reports say nothing about two given answers, or were never made."
+        else:
+            yield "All this holds between any two histories of answers, for somebody who sees all reports."
         if self.plan:
             yield from self._budget(self.plan)
+        yield from self.readers.conditions()
+        yield f"What all figures hold for: {_PAGE}"
 
     def _budget(self, plan: Plan) -> Iterator[str]:
-        budget = plan.budget
-        for what, reserved, bound in (
-            ("in a calendar month", plan.reserved_month, budget.per_month),
-            ("ever", plan.reserved_lifetime, budget.lifetime),
-        ):
-            if bound is not None:
-                yield f"Budget: {number(bound)} {what}, and {number(reserved)} are reserved for these metrics."
-        if not plan.fits:
-            yield "It does not fit: lint refuses such a registry, and in apps the last metrics are off."
-        yield "A new month makes room again. It takes nothing back: the total is over the whole time."
+        month, ever = plan.budget.per_month, plan.budget.lifetime
+        parts = [
+            f"{number(reserved)} of {number(bound)} {what}"
+            for reserved, bound, what in ((plan.reserved_month, month, "nats a month"), (plan.reserved_lifetime, ever, "ever"))
+            if bound is not None
+        ]
+        if parts:
+            fault = ""
+            if not plan.fits:
+                dearest = max(plan.uses, key=lambda use: use.reserved_month)
+                most = f"Most is reserved for {dearest.metric.id}."
+                fault = f" They do not fit: lint refuses such a registry, and in apps the last metrics are off. {most}"
+            yield f"Budget: these metrics reserve {', and '.join(parts)}.{fault}"
 
     @property
     def readers(self) -> Readers:

@@ -13,6 +13,7 @@ from deniable import mechanisms
 from deniable.commands.parser import REGISTRY
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.limits.spending import drawn_anew
+from deniable.messages.plural import few
 from deniable.registry import period
 from deniable.registry.published import newest
 from deniable_aggregator.commands import noise
@@ -197,17 +198,12 @@ def _next(summary: Statement, arguments: Namespace) -> Iterator[str]:
     # Once a month is seldom: there an app may prefer new noise, as `deniable init` does where an answer changes for all.
     keeping = [metric.id for metric in repeated if can_keep[metric.id] and metric.period != period.LENGTHS[-1]]
     rare = [id_ for id_, can in can_keep.items() if not can]
-    if not summary.fits:
-        dearest = max(summary.plan.uses, key=lambda use: use.reserved_month)
-        yield f"The budget is too small. Most is reserved for {dearest.metric.id}."
-    if keeping:
-        yield f"Next: {drawn_anew(keeping)}; where it changes, ask less often."
+    advice = [f"{drawn_anew(keeping)}; if it changes, ask less often."] if keeping else []
     if rare:
-        none = "no set, no mean of an ordinal and nothing that a relay mixes"
-        yield f"Next: ask {', '.join(rare)} less often; no answer is kept of it, as of {none}."
-    if keeping or rare:
-        return
-    if not summary.fits:
+        advice.append(f"{'Ask' if advice else 'ask'} {few(rare)} less often: epsilon_permanent cannot be declared there.")
+    if advice:
+        yield f"Next: {' '.join(advice)}"
+    elif not summary.fits:
         yield "Next: ask less often, with less epsilon or fewer values, or declare a budget that has room."
     else:
         yield "Next: quote these figures with the time they are for. `deniable attack averaging` shows what they mean."

@@ -25,11 +25,11 @@ format = 1
 app = "{app}"
 
 # What one person gives away on all metrics together, in nats of privacy loss. When it is spent, nothing more is recorded.
-# The metrics below need {needs} nats a month. This leaves some room, and is far below the bounds without this table: {bounds}.
+# The metrics below need {needs} nats a month, so there is some room. The bounds without this table: {bounds}.
 [budget]
 per_month = 8.0              # in each calendar month, and ever {months} times that, unless you write a lifetime
 
-# Public facts about a device that numbers may be broken down by. An app must then give its own to `deniable.init(segments=...)`.
+# Public facts about a device, by which results can be broken down. The app passes its own to `deniable.init(segments=...)`.
 # [segments]
 # platform = ["linux", "macos", "windows"]
 
@@ -38,15 +38,15 @@ per_month = 8.0              # in each calendar month, and ever {months} times t
 {trial}trial = true
 
 # A metric is a question. An id with a dot needs its quotes.
-# Without epsilon_permanent each report has new noise, and whoever sees the reports of a year may average it out: lint says how
-# far. With it the error of a month is the same. But the noise stays, so an average over months is hardly better than one month,
-# and a month of too few reports is not joined with the next.
+# Without epsilon_permanent each report has new noise. Then the reports of a year together may reveal the answer: lint shows how
+# often. With epsilon_permanent the device draws a noisy answer once, and keeps it. The error of one month is the same. But an
+# average over months is hardly better than one month, and a month of too few reports is not joined with the next.
 {web}[metrics."ui.theme"]
 type = "categorical"         # or boolean, ordinal, number, set, product, string, key
 values = ["light", "dark", "system", "something else"]
 other = "something else"     # stands for every answer that is not listed
 epsilon = 1.0                # of one report, in nats: below 1 is strong, above 4 is weak
-{kept}epsilon_permanent = 1.5      # of all reports of one answer: the device draws a noisy answer once, and keeps it
+{kept}epsilon_permanent = 1.5      # of all reports of one answer
 period = "month"             # one report in each; or hour, day, week
 # segments = ["platform"]
 description = "Which theme people use"
@@ -64,7 +64,7 @@ expires = {expires}
 """
 
 _WEB = """\
-# A browser forgets. So a new one is asked such a metric only when it is there for a month; here it is off.
+# A new browser may answer such a metric only after weeks. So epsilon_permanent is left out here.
 """
 
 _CLI = """\
@@ -78,16 +78,16 @@ app = "{app}"
 [budget]
 per_month = 20.0             # in each calendar month, and ever {months} times that, unless you write a lifetime
 
-# Reports travel when the tool is used again, so a period takes them for long. It is published for good when this is over.
+# Reports travel when the tool is used again. So the results of a period are final only so long after its end.
 [publication]
 grace = "21d"
 # While you try things out: everything is published at once, however few the reports. Remove it before real people answer.
 {trial}trial = true
 
-# Most answers stay the same for months. With epsilon_permanent the device draws a noisy answer once, and keeps it: so all reports
-# of an answer reveal no more than that, and the error of one period is the same. But an average over periods is hardly better,
-# and a period of too few reports is not joined with the next.
-# The answers to app.new and app.week change once and for all, as everybody knows: each of their reports has new noise.
+# Most answers stay the same for months. With epsilon_permanent the device draws a noisy answer once, and keeps it. So all reports
+# of one answer together reveal no more than that. The error of one period is the same. But an average over periods is hardly
+# better, and a period of too few reports is not joined with the next.
+# The answers to app.new and app.week change in a known way, so each of their reports has new noise.
 
 # Each installation reports once a month, so the number of reports is that of the installations in use.
 [metrics."app.new"]
@@ -142,7 +142,7 @@ description = "Which command of {app} is the first one of a week"
 owner = "team@{app}.example"
 expires = {expires}
 
-# The share of "second" in one week, times its reports, over that of "first" in the week before: who came back.
+# Who came back: the number of "second" in one week, divided by the number of "first" in the week before.
 [metrics."app.week"]
 type = "ordinal"
 values = ["first", "second", "third", "fourth", "later"]

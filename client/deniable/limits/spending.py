@@ -40,12 +40,12 @@ def rows(registry: Registry, admission: Admission, today: date) -> Iterator[tupl
 
 def legend(registry: Registry, today: date) -> Iterator[str]:
     """Say what the guesses of the table are, and of which metrics a person gives away more with each report."""
-    best = "how often the best guess between two equally likely answers is right at most, from a year's reports of one answer"
-    yield f"right guess in a year: {best}; 50% is luck"
+    best = "somebody sees a year's reports of one answer and guesses between two equally likely answers"
+    yield f"right guess in a year: {best}: at most so many guesses are right; 50% is luck"
     anew = {id_: metric for id_, metric in registry.metrics.items() if not (metric.permanent or metric.expired(today))}
     never = [id_ for id_, metric in anew.items() if not metric.can_keep]
     if never:
-        yield f"no answer is kept of {', '.join(never)}, as of no set and no mean of an ordinal: ask such a question rarely"
+        yield f"ask {', '.join(never)} rarely: each report adds up, and epsilon_permanent cannot be declared there"
     fresh = [id_ for id_ in anew if id_ not in never]
     if fresh:
         yield drawn_anew(fresh)
@@ -55,8 +55,8 @@ def drawn_anew(
     names: Sequence[str],  # metrics whose answers could be kept
 ) -> str:
     """Say that each report of some metrics reveals more, and what bounds it where answers stay the same."""
-    mend = "where a person's answer stays the same, declare epsilon_permanent, which bounds what all reports of it reveal"
-    return f"noise is drawn anew for each report of {', '.join(names)}: {mend}"
+    mend = "if a person's answer stays the same, declare epsilon_permanent, which bounds what all reports of it reveal"
+    return f"each report of {', '.join(names)} has new noise: {mend}"
 
 
 def _question(metric: Metric, allowance: Allowance) -> str:

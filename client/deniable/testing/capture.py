@@ -386,8 +386,8 @@ def _check(client: Client, metric: str, value: object) -> None:
         if other is None:
             raise error
         end = "" if str(error).endswith("?") else "."
-        meant = "if the app means that, set lenient = True of the capture, which then lists answers as the app gave them"
-        raise ParameterError(f"{error}{end} A device reports {other!r} instead; {meant}")
+        meant = "If you want that, set deniable_capture.lenient = True; then the capture keeps answers as the app gave them"
+        raise ParameterError(f"{error}{end} A device reports {other!r} instead. {meant}")
     if fault is not None:
         raise fault
 

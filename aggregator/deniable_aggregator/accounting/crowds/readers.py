@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from deniable.declared import Declared
-from deniable.messages.plural import plural
+from deniable.messages.plural import few, plural
 from deniable_aggregator.accounting.crowds import crowd as sums
 from deniable_aggregator.accounting.crowds.crowd import Crowd
 
@@ -44,7 +44,7 @@ def refusal(registry: Registry, metric: Metric) -> str:
     if registry.publication.trial:
         return "a trial publishes everything at once"
     if metric.permanent:
-        return "its reports are copies of a permanent response, so they do not add up as independent ones"
+        return "its reports are copies of a permanent response"
     if len(metric.segments) > 1:
         return "its segments overlap, so a report is in several sums"
     if metric.min_reports <= metric.per_period:
@@ -133,10 +133,17 @@ class Readers:
             whose = f"{plural(self.devices, 'device')} together" if self.devices > 1 else "a device together"
             total, half = number(self.total), number(self.half)
             yield f"All these reports of {whose}: central epsilon {total}, or {half} if half are honest."
-            yield CONDITION
+
+    def conditions(self) -> Iterator[str]:
+        """Say in a line what the figures need, and of which metrics there are none, since readers may learn the local epsilon."""
+        parts = ["The central figures need an operator who is trusted, and so many honest reports in each sum."] * bool(
+            self.crowds
+        )
         for reason in dict.fromkeys(why for _, why in self.refused):
-            names = ", ".join(name for name, why in self.refused if why == reason)
-            yield f"Readers of the published sums of {names} learn up to the local epsilon, since {reason}."
+            names = few([name for name, why in self.refused if why == reason])
+            parts.append(f"No central figure of {names}: {reason}.")
+        if parts:
+            yield " ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Write it as plain values, for JSON."""

@@ -1158,6 +1158,21 @@ def test_axes_are_round_for_every_size():
         assert scale.high >= most - 1e-12
 
 
+@pytest.mark.parametrize(
+    ("ends", "labels"),
+    [
+        ((0.38, 0.63), ["35%", "40%", "45%", "50%", "55%", "60%", "65%"]),
+        ((-0.02, 0.14), ["0%", "5%", "10%", "15%"]),
+        ((0.93, 1.04), ["92%", "94%", "96%", "98%", "100%"]),
+        ((0.4, 0.4), ["0%", "10%", "20%", "30%", "40%"]),
+        ((1.2, 1.3), ["0%", "20%", "40%", "60%", "80%", "100%"]),
+    ],
+)
+def test_an_axis_of_one_share_is_as_long_as_its_intervals(ends, labels):
+    """A line alone is drawn as large as that of a number: between round shares, and never beyond 0 or 100%."""
+    assert [tick.label for tick in chart.near_scale(*ends).ticks] == labels
+
+
 def test_places_stay_in_the_picture():
     """What lies outside of the axis is drawn at its edge."""
     scale = chart.share_scale(0.4)

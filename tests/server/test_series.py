@@ -279,6 +279,17 @@ def test_the_page_says_that_nothing_changed(shop):
     assert page(shop, "wait").count('class="tall course"') == 2
 
 
+def test_yes_alone_is_drawn_as_large_as_its_intervals(shop):
+    """Several answers share an axis from 0, so that they can be compared."""
+    for ago in (3, 2):
+        send(shop, "used", [1] * 700 + [0] * 300, day(ago))
+        send(shop, "theme", [1] * 700 + [0] * 300, week(ago))
+    shop.drain(days=40)
+    lowest = [float(re.findall(r'<text x="82%" y="100(?:.0)?%">([\d.]+)%', page(shop, id_))[0]) for id_ in ("used", "theme")]
+    assert lowest[0] >= 40
+    assert lowest[1] == 0
+
+
 def test_a_page_of_one_release_has_no_picture(shop):
     send(shop, "used", [1] * 100, day(2))
     shop.drain(days=40)

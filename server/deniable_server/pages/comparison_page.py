@@ -265,7 +265,7 @@ def view(
         summary=_summary(comparison),
         test=_test(comparison),
         names=(a, b),
-        columns=_columns(comparison, a, b),
+        columns=_columns(comparison, length),
         rows=written,
         differing=tuple(row for row in ordered if row.verdict),
         alike=tuple(row for row in ordered if not row.verdict),
@@ -310,11 +310,11 @@ def _test(comparison: Comparison) -> str:
     return f"All values together are tested by chi-square, here {overall.statistic:,.4g} on {degrees} of freedom."
 
 
-def _columns(comparison: Comparison, a: str, b: str) -> tuple[str, str]:
+def _columns(comparison: Comparison, length: str) -> tuple[str, str]:
     """Write the two sides in few words."""
-    if comparison.kind != "segments":
-        return a, b
     first, second = comparison.a.name, comparison.b.name
+    if comparison.kind != "segments":
+        return side_of(first, length).brief, side_of(second, length).brief
     return beside_name(second, first), beside_name(first, second)
 
 

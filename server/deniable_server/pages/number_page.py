@@ -33,7 +33,8 @@ _NAMED = {0.5: "median", 0.9: "90% quantile"}
 _BEYOND = 0.01  # share of answers at either end for which a picture has no room, unless everything is asked for
 _MOST_OF_RANGE = 0.8  # a picture of more of the range is one of all
 _NOTHING = 0.0005  # a smaller share is written as 0
-_LEFT = 70  # percent of the width from which on a note stands left of its place
+# How much room a note may take to the right of its place, and one letter of it, in percent of the width of a telephone's picture
+_ROOM, _LETTER = 108, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +223,8 @@ def _detail(number: NumberEstimate, listed: Sequence[Figure]) -> str:
 def _notes(number: NumberEstimate, table: Sequence[Quantile]) -> Iterator[Note]:
     for quantile, row in zip(number.quantiles, table, strict=True):
         if row.resolved and quantile.share in _HEIGHTS and 0 < row.at < 100:  # noqa: PLR2004
-            words = "median" if quantile.share == 0.5 else row.words.replace(" is", "")  # noqa: PLR2004
-            yield Note(row.at, _HEIGHTS[quantile.share], f"{words} {row.value}", row.at > _LEFT)
+            text = f"{'median' if quantile.share == 0.5 else f'{row.share} below'} {row.value}"  # noqa: PLR2004
+            yield Note(row.at, _HEIGHTS[quantile.share], text, row.at + _LETTER * len(text) > _ROOM)
 
 
 def _picture(parts: Sequence[NumberPart], scale: Scale, kind: str) -> NumberPicture:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,6 +54,18 @@ NARROW = """[...document.querySelectorAll("p")]
     .filter(each => each.innerText.length > 40 && each.checkVisibility() && each.clientWidth < 120)
     .map(each => each.innerText)"""
 """Sentences that stand a word or two to a line."""
+
+
+BOXES = "each => each.map(one => one.getBoundingClientRect()).map(box => [box.left, box.top, box.right, box.bottom])"
+
+
+def overlapping(boxes):
+    """Return the pairs of boxes that run over one another."""
+    return [
+        (one, other)
+        for one, other in combinations(boxes, 2)
+        if max(one[0], other[0]) < min(one[2], other[2]) and max(one[1], other[1]) < min(one[3], other[3])
+    ]
 
 
 class Visitor(NamedTuple):
@@ -397,6 +410,36 @@ def test_a_comparison_fits_any_width(visitor, width):
     assert max(right for _, right in cells) <= width
     wide = "each => each.filter(one => one.scrollWidth > one.clientWidth).map(one => one.innerText)"
     assert visitor.page.locator(".compared tbody tr > :not(.plot)").evaluate_all(wide) == []
+
+
+def test_heads_of_a_comparison_stand_apart(visitor):
+    """Beside the names of the sides, the ends of the scale of differences have room."""
+    visitor.go("/m/session.length/compare")
+    visitor.look("wide")
+    heads = visitor.page.locator(".compared thead :is(th, text)").evaluate_all(BOXES)
+    assert overlapping(heads) == []
+
+
+def test_notes_in_a_picture_are_whole_and_stand_apart(visitor):
+    visitor.go("/m/search.ms")
+    for look in LOOKS:
+        visitor.look(look)
+        notes = visitor.page.locator(".quantiles thead .far").evaluate_all(BOXES)
+        assert len(notes) == 3
+        assert overlapping(notes) == []
+        (picture,) = visitor.page.locator(".quantiles thead .plot").evaluate_all(BOXES)
+        assert all(picture[0] <= left and right <= picture[2] for left, _, right, _ in notes)
+
+
+def test_the_list_leads_to_segments_that_differ(visitor):
+    """Its link is not hidden by that of the row, and a change stands on one line and its days on another."""
+    visitor.go("/")
+    visitor.look("wide")
+    height = "each => each.getBoundingClientRect().height / parseFloat(getComputedStyle(each).lineHeight)"
+    row = visitor.page.locator(".metrics > li", has_text="export.used")
+    assert round(row.locator(".moved .up").first.evaluate(height)) == 1
+    visitor.page.get_by_role("link", name="is less frequent with platform macos than with linux").click()
+    visitor.page.wait_for_url("**/m/ui.theme?value=light&base=platform%3Dlinux#segments")
 
 
 def test_arms_lead_to_their_comparison(visitor):

@@ -20,6 +20,7 @@ class Side(NamedTuple):
     first: str
     last: str
     words: str  # as people write it
+    brief: str  # the same in few letters
 
     @property
     def span(self) -> tuple[str, str]:
@@ -51,9 +52,11 @@ def side_of(
     if first > last:
         raise UnknownPeriod(f"no whole {length} lies in {text[:_SHOWN]}: {metric} is by {length}")
     if len(ends) == 1:
-        return Side(first, last, figures.moment(text, lengths[0]))
-    words = figures.moment(first, length) if first == last else figures.brief_range(first, last, length)
-    return Side(first, last, words)
+        return Side(first, last, figures.moment(text, lengths[0]), figures.brief(text, lengths[0]))
+    if first == last:
+        return Side(first, last, figures.moment(first, length), figures.brief(first, length))
+    words = figures.brief_range(first, last, length)
+    return Side(first, last, words, words)
 
 
 def _whole_periods(begins: datetime, ends: datetime, length: str) -> tuple[str, str]:

@@ -160,6 +160,15 @@ def round_scale(low: float, high: float) -> Scale:
     return number_scale(step * floor(low / step + 1e-9), step * ceil(high / step - 1e-9), is_log=False)
 
 
+def near_scale(low: float, high: float) -> Scale:
+    """Make a scale of the shares around those of one line: between round ones, from 0 if there is only one."""
+    low, high = max(low, 0.0), min(high, 1.0)
+    if low >= high:
+        return share_scale(high)
+    scale = round_scale(100 * low, 100 * high)
+    return Scale(scale.low / 100, scale.high / 100, ticks=tuple(Tick(each.at, f"{each.label}%") for each in scale.ticks))
+
+
 def path(points: Iterable[tuple[float, float]], digits: str) -> str:
     """Return an SVG path through points; `digits` says how its numbers are written."""
     return "M" + "L".join(f"{x:{digits}} {y:{digits}}" for x, y in points)

@@ -111,7 +111,8 @@ def picture(
 ) -> LinePicture:
     """Draw a line."""
     if measure.is_share:
-        scale = chart.share_scale(max(ends))
+        # Pictures of several answers are compared, so they begin at 0.
+        scale = chart.near_scale(min(ends), max(ends)) if pictures == 1 else chart.share_scale(max(ends))
     else:
         low, high = min(ends), max(ends)
         scale = chart.round_scale(low, high) if high > low else Scale(low - 1, high + 1)

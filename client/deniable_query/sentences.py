@@ -42,6 +42,9 @@ def _sentence(row: Row, metric: dict[str, Any]) -> str:
     value, unit = str(row["value"]), str(row["unit"])
     if unit == "share" and row["detected"] is False and _tells_nothing(row):
         return f"{row['n']:,} {'report detects' if row['n'] == 1 else 'reports detect'} no answer."
+    if unit != "share" and row["detected"] is False:  # its interval may miss
+        name = "median" if value == "p50" else f"{value[1:]}% quantile"
+        return f"{row['n']:,} {'report does' if row['n'] == 1 else 'reports do'} not resolve the {name}."
     estimate, low, high = figures_of(row, metric, in_sentence=True)
     interval = f"({100 * float(row['level'] or 0):g}% interval {low} to {high})"
     if unit != "share":

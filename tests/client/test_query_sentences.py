@@ -23,6 +23,17 @@ def test_what_is_not_detected_has_no_share(n, words):
     assert sentences(Rows(n=n, estimate=-0.58, low=-0.58, high=1.24)) == [f"disk=ssd: {words} no answer."]
 
 
+def test_a_quantile_that_is_not_resolved_is_no_finding():
+    """Its interval may miss, so it is not said as if it held."""
+    answer = Rows(n=40, estimate=200.0, low=90.0, high=410.0)
+    answer.metrics = [{"id": "failed", "unit": "ms", "scale": "linear"}]
+    answer.rows = [row | {"value": name, "unit": "ms"} for row, name in zip(answer.rows, ("p50", "p90"), strict=True)]
+    assert sentences(answer) == [
+        "disk=ssd: 40 reports do not resolve the median.",
+        "disk=ssd: 40 reports do not resolve the 90% quantile.",
+    ]
+
+
 def test_what_rows_tell_is_said():
     assert sentences(Rows(n=9000, estimate=0.4, low=0.39, high=0.41, detected=True))[0] == (
         "disk=ssd: \u201cyes\u201d has a share of 40.0% (95% interval 39.0% to 41.0%)."

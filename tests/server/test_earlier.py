@@ -68,7 +68,7 @@ def test_pages_mark_it(changed):
     assert "Published under an earlier definition of version 1 (until 2" in page
     assert "is the most frequent answer" in page
     assert "400 reports of the definition <code>" in page
-    assert "the median is" in shop.http.get("/m/size").text
+    assert "the mean is" in shop.http.get("/m/size").text
     assert "400 reports published under an earlier definition of version 1" in shop.http.get("/").text
 
 

@@ -219,6 +219,17 @@ def test_the_page_of_an_experiment_says_why_medians_are_not_compared(serve):
     assert "<h3>Medians</h3>" not in page(shop, "theme/experiment")
 
 
+def test_segments_stand_beside_the_declared_base(serve):
+    """Though the other arm has more reports; an address may name another base."""
+    shop = serve(REGISTRY)
+    for arm, n in (("control", 400), ("large", 700)):
+        send(shop, "size", [shop.app.registry.metrics["size"].position(20)] * n, week(2), segment=f"arm={arm}")
+    shop.drain(days=40)
+    for query, base in (("", "control"), ("?base=arm=large", "large")):
+        table = page(shop, f"size{query}").partition('id="segments"')[2].partition("<tbody>")[2]
+        assert "the base" in table.partition(f">{base}<")[2].partition("</tr>")[0]
+
+
 def test_a_page_says_nothing_of_arms_without_a_release(serve):
     shop = serve(REGISTRY)
     send(shop, "theme", [1] * 60, week(2), segment="platform=linux,arm=control")

@@ -98,6 +98,24 @@ def test_a_quantile_that_is_not_resolved_says_so(serve):
     assert (notes["p01" if "p01" in notes else "p05"], notes["p50"]) == (why, None)
 
 
+def test_a_median_that_is_not_resolved_is_in_no_headline(serve):
+    """The page, the list, the API and the command ask the rule of the table of quantiles: then the mean stands first."""
+    metric = metric_toml("wait", range=[0, 1000], unit="ms", estimate="distribution", epsilon=0.2)
+    shop = serve(registry_toml(metric, publication={"min_reports": 50, "early": False, "grace": "30d"}))
+    send(shop, "wait", [200.0, 600.0] * 30, day(3))
+    shop.drain(days=40)
+    answer = shop.http.get("/api/v1/metrics/wait", headers={"Authorization": f"Bearer {READ}"}).get_json()
+    (median,) = [each for each in answer["number"]["quantiles"] if each["share"] == 0.5]
+    assert not median["resolved"]
+    assert re.search(r", the (geometric )?mean is ", answer["says"])
+    html = shop.http.get("/m/wait").get_data(as_text=True)
+    assert "edian" not in html.partition('class="headline"')[2].partition("</p>")[0]
+    assert "<dt>Median" not in html
+    assert "median" not in shop.http.get("/").get_data(as_text=True).partition('class="now"')[2].partition("</p>")[0]
+    (row,) = rows(shop, metrics=["wait"], filters=within("p50"))
+    assert row["detected"] is False
+
+
 def test_shares_of_ranges_that_join_are_one(shop):
     shares = {row["value"]: row["estimate"] for row in rows(shop, metrics=["wait"], filters=within("..100", "100..300", "300.."))}
     assert sum(shares.values()) == pytest.approx(1)

@@ -335,7 +335,7 @@ def test_segments_open_on_the_answer_that_differs_most_clearly(client):
     html = unescape(page(client, "/m/mode")).partition('id="segments"')[2]
     assert "<option selected>new</option>" in html
     says = "Of 3 answers “new” differs most clearly between segments; “rare” also differs."
-    assert f'<p class="says">{says} Tests and intervals hold for all 3 together.</p>' in html
+    assert f'<p class="says">{says} Tests and intervals of differences hold for all 3 together.</p>' in html
     rows = ask(client, metrics=["mode"], dimensions=["platform", "value"], compare={"dimension": "platform", "base": "linux"})
     (new,) = [row for row in rows if (row["platform"], row["value"]) == ("macos", "new")]
     lines = list(csv.DictReader(StringIO(page(client, "/m/mode/segments.csv"))))
@@ -348,11 +348,22 @@ def test_segments_open_on_the_answer_that_differs_most_clearly(client):
         ]
 
 
+def test_all_answers_of_each_segment_stand_in_one_table(client):
+    """Those that differ from the base stand out. Where one answer is compared there is no such table."""
+    html = unescape(page(client, "/m/mode")).partition("All answers of each segment")[2].partition("</table>")[0]
+    assert re.findall(r'scope="col">(?:<bdi>)?([^<]+)', html) == ["Answer", "platform linux", "platform macos"]
+    assert re.findall(r'scope="row"><bdi>(\w+)</bdi></th><td>[\d.]+%</td><td>(<b>)?[\d.]+%', html)[0] == ("often", "")
+    (new,) = re.findall(r"<bdi>new</bdi></th><td>[\d.]+%</td><td><b>[\d.]+%</b> <small>(higher \([^)]*\))</small></td>", html)
+    assert new in unescape(page(client, "/m/mode?value=new")).partition('<td class="words"><b>')[2].partition("</b>")[0]
+    assert "All answers of each segment" not in page(client, "/m/used")
+
+
 def test_segments_open_on_the_most_frequent_answer_if_none_differs(client):
     html = unescape(page(client, "/m/alike")).partition('id="segments"')[2]
     assert "<option selected>a</option>" in html
-    says = "No answer of 3 answers differs between segments by more than chance. Tests and intervals hold for all 3 together."
-    assert re.findall('<p class="says">(.*?)</p>', html) == [says]
+    says = "None of 3 answers differs between segments by more than chance."
+    together = "Tests and intervals of differences hold for all 3 together."
+    assert re.findall('<p class="says">(.*?)</p>', html) == [f"{says} {together}"]
 
 
 @pytest.mark.parametrize(

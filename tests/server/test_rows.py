@@ -210,7 +210,8 @@ def test_of_a_number_values_are_its_mean_and_quantiles(filled):
     assert [(row["value"], row["estimate"], row["low"], row["high"]) for row in quantiles] == [
         (f"p{round(100 * each['share']):02}", each["value"], *each["interval"]) for each in body["quantiles"]
     ]
-    assert {(row["stderr"], row["detected"]) for row in quantiles} == {(None, None)}
+    assert {row["stderr"] for row in quantiles} == {None}
+    assert {row["value"]: row["detected"] for row in quantiles} == {row["value"]: row["note"] is None for row in quantiles}
     (only,) = rows(filled, metrics=["wait"], dimensions=[], target="respondents")
     assert [only["low"], only["high"]] == body["respondents"]
     assert "value" not in only

@@ -1,4 +1,4 @@
-"""What is said first of a metric: of shares which value leads, of a number its median or its mean."""
+"""What is said first of a metric: of shares which value leads, of a number its median if it is resolved, or its mean."""
 
 from __future__ import annotations
 
@@ -48,11 +48,12 @@ def in_words(number: NumberEstimate, figure: Figure, level: float) -> str:
 
 
 def figures_of(number: NumberEstimate) -> list[Figure]:
-    """Return the figures of a number as far as they are possible; first the median if it is estimated. None without reports."""
+    """Return the figures of a number as far as they are possible; first the median if it is resolved. None without reports."""
     geometric = number.geometric_mean
     if isnan(geometric.value if geometric else number.mean):
         return []
-    listed = [Figure("Median", each.value, each.interval) for each in number.quantiles if each.share == 0.5]  # noqa: PLR2004
+    medians = [each for each in number.quantiles if each.share == 0.5 and each.resolved]  # noqa: PLR2004
+    listed = [Figure("Median", each.value, each.interval) for each in medians]
     if geometric:
         listed.append(_possible(number, "Geometric mean", geometric.value, geometric.interval))
     if not isnan(number.mean):

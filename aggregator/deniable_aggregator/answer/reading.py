@@ -104,7 +104,7 @@ class Lines:
     reports: NDArray[np.int64]
     estimates: NDArray[np.float64]
     stderr: NDArray[np.float64]
-    detected: Sequence[bool | None]  # whether each value is present; None of a number
+    detected: Sequence[bool | None]  # whether each value is present, or a quantile resolved; None of a mean
     interval: Callable[[float], Ends]  # computes the intervals, (lines,) each, at a confidence level
     lowered_by: float  # the amount that consistent shares are lowered by; nan of others
     shares: Estimate | None  # what the estimates are made of; None of a number, and of several versions

@@ -32,7 +32,10 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "count": ("number", "estimated number of reports with this answer; null for a number, except for a range of it"),
     "count_low": ("number", "low end of the interval of count, which is that of the estimate"),
     "count_high": ("number", "high end of this interval"),
-    "detected": ("boolean", "whether anybody has the value, tested over all values of the metric, time and segment"),
+    "detected": (
+        "boolean",
+        "whether anybody has the value, tested over all values of the metric, time and segment; whether a quantile is resolved",
+    ),
     "closed": ("boolean", "whether nothing more will be published for the row"),
     "state": ("text", "published; joined (with a later period); withheld; or missing"),
     "reason": ("text", "why there is no estimate, or no difference or trend although one is asked for; null otherwise"),

@@ -101,8 +101,7 @@ def notes_of(lines: Lines) -> list[str]:
 def _note(reading: NumberReading, label: str) -> str:
     if is_range(label):
         return rounding(reading, label)
-    share, spread = share_of(label), reading.spread
-    if share is None or spread is None or spread.resolves(spread.quantile(share)):
+    if reading.resolves(label) is not False:
         return ""
     return (
         f"{plural(reading.n, 'report')} do not resolve it, so its interval may miss: collect more, or ask with a larger epsilon"

@@ -266,12 +266,18 @@ class NumberReading(Reading):
             reports=np.full(len(figures), self.n, np.int64),
             estimates=np.array([figure.value for figure in figures.values()]),
             stderr=np.array([figure.stderr for figure in figures.values()]),
-            detected=[None] * len(figures),
+            detected=[self.resolves(name) for name in figures],
             interval=interval,
             lowered_by=_UNKNOWN,
             shares=None,
             centre=self._centre(options) if mean_name(metric) in figures else None,
         )
+
+    def resolves(self, name: str) -> bool | None:
+        """Tell whether there are enough reports for a quantile; None of a mean or a range."""
+        if name not in QUANTILE_NAMES or self.spread is None:
+            return None
+        return self.spread.resolves(self.spread.quantile(QUANTILES[QUANTILE_NAMES.index(name)]))
 
     def _centre(self, options: LineOptions) -> Centre:
         centre = self.centre

@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.rows import Cell
     from deniable_aggregator.answer.select import Published, Selection
     from deniable_server.pages.parts.chart import Scale
-    from deniable_server.pages.segments.compared import Difference
+    from deniable_server.pages.segments.compared import Difference, Dimension
 
 _WIDEST = 0.5  # of the axis: an estimate with a wider interval is not printed
 _MOST_NAMED = 3
 MOST_VALUES = 200
 """Values of all dimensions: with more the table is left out."""
+_MOST_COLUMNS = 8  # segments in a table of all answers
 _MOST_SHOWN = 20  # values of a dimension, unless all are asked for
 _HALF = 0.5
 _SHOWN = 40  # characters of what was asked for
@@ -95,6 +96,8 @@ class SegmentTable:
     groups: tuple[tuple[str, tuple[SegmentRow, ...]], ...]  # of each dimension its rows
     unit: str  # of differences
     together: int = 1  # answers that are tested together
+    columns: tuple[str, ...] = ()  # the segments that are published, if all of their answers have room in one table
+    answers: tuple[tuple[str, tuple[SegmentRow, ...]], ...] = ()  # each answer, with its row of each of these segments
 
     def listed(self, *, everything: bool) -> list[SegmentGroup]:
         """Return the values of each dimension with the most reports, or all of them. The base is always among them."""
@@ -178,7 +181,15 @@ def table(
         groups=tuple(groups.items()),
         unit=", in points" if measure.is_share else "",
         together=len(tested),
+        columns=tuple(map(figures.group, cells)) if len(tested) > 1 and len(cells) <= _MOST_COLUMNS else (),
+        answers=tuple((answers[each].label, _answer_of(writer, dimensions, each, cells)) for each in tested),
     )
+
+
+def _answer_of(writer: _Writer, dimensions: Sequence[Dimension], answer: str, cells: Sequence[str]) -> tuple[SegmentRow, ...]:
+    """Describe one answer of each published segment."""
+    of = {f"{each.name}={row['']}": (row, row[""] == each.base) for each in dimensions for row in each.of(answer)}
+    return tuple(writer.row(row, cell, is_base=is_base) for cell in cells for row, is_base in [of[cell]])
 
 
 def tested_of(measured: Estimates, answers: Mapping[str, Answer], value: str) -> list[str]:
@@ -193,11 +204,11 @@ def _chosen(differences: Sequence[Difference], tested: Sequence[str], noun: str,
     """Say which answers differ between segments, the clearest first; empty if only one is tested."""
     if len(tested) == 1:
         return ""
-    together = f"Tests and intervals hold for all {len(tested)} together."
+    together = f"Tests and intervals of differences hold for all {len(tested)} together."
     names = list(dict.fromkeys(one.row["value"] for one in differences))
     many = f"{'' if is_all else 'the '}{len(tested)} {'' if is_all else 'most frequent '}{noun}s"
     if not names:
-        return f"No {noun} of {many} differs between segments by more than chance. {together}"
+        return f"None of {many} differs between segments by more than chance. {together}"
     others = f"; {figures.listed([figures.quoted(each) for each in names[1:_MOST_NAMED]])}" if names[1:] else ""
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     also = f"{others}{more} also {'differs' if len(names) == 2 else 'differ'}" if others else ""  # noqa: PLR2004

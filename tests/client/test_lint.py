@@ -359,7 +359,7 @@ def test_what_a_registry_may_do_better(linted, tmp_path):
     fine = [re.search(r"put devices into (\d+) groups", warning.rule) for warning in findings.warnings]
     assert [match[1] for match in fine if match] == ["512", "257"]
     assert findings.exposed == (
-        "besides answers, reports show which device it is: 9.0 bits by its rows of kept answers, 8.0 bits by its segments"
+        "besides answers, reports show something of the device: 9.0 bits by its rows of kept answers, 8.0 bits by its segments"
     )
 
 
@@ -432,7 +432,7 @@ def test_the_same_values_twice(linted, first, second, warned):
         + "".join(f'[metrics.{id_}]\ntype = "boolean"\n{tail}' for id_ in "cd")
         + "".join(f'[metrics.{id_}]\ntype = "key"\ndiscover = true\n{tail}' for id_ in "ef")
     )
-    rule = "a, b have the same values: they may ask one question twice, and their losses add up; "
+    rule = "a, b have the same values: they may ask the same question, and their losses add up; "
     rule += "keep one, unless the questions differ"
     assert [(warning.metric, warning.rule) for warning in findings.warnings] == ([("-", rule)] if warned else [])
 

@@ -197,7 +197,7 @@ def test_a_claim_that_is_not_proved_is_refused(linted, change, expected):
     pytest.importorskip("scipy", reason="deniable[aggregator] is not installed")
     rules, findings = linted(relay_toml(mixed_toml(shuffled=SHUFFLED | change)))
     assert rules == [f"shuffled.central: {rule}" for rule in expected]
-    assert "epsilon 3 holds whoever sees a report; the server learns at most" in findings.notes[0].facts["mixed"]
+    assert "epsilon 3 holds for anyone who sees a report; the server learns at most" in findings.notes[0].facts["mixed"]
 
 
 def test_where_nothing_can_check_a_claim_it_is_refused(linted, monkeypatch):

@@ -80,7 +80,7 @@ class Exposure:
         """What it is, as a sentence; empty if reports show nothing besides answers."""
         ways = (("rows of kept answers", self.row_bits), ("segments", self.segment_bits))
         shows = [f"{bits:.1f} bits by its {name}" for name, bits in ways if bits]
-        return f"besides answers, reports show which device it is: {', '.join(shows)}" if shows else ""
+        return f"besides answers, reports show something of the device: {', '.join(shows)}" if shows else ""
 
     @property
     def row_bits(self) -> float:

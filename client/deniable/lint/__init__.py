@@ -210,7 +210,7 @@ def _alike(loaded: Registry) -> Iterator[tuple[str, object]]:
             same.setdefault(frozenset(metric.values), []).append(metric.id)
     for ids in same.values():
         if len(ids) > 1:
-            rule = f"{', '.join(ids)} have the same values: they may ask one question twice, and their losses add up"
+            rule = f"{', '.join(ids)} have the same values: they may ask the same question, and their losses add up"
             yield f"{rule}; keep one, unless the questions differ", ...
 
 
@@ -268,7 +268,7 @@ def _mixed(loaded: Registry, metric: Metric) -> str:
     shuffled, operator, users = metric.shuffled, loaded.relay.operator, pools.users_needed(loaded, metric)
     per = f" of each of {pools.cells(loaded, metric):,} combinations of segments" if metric.segments else ""
     return (
-        f"epsilon {metric.epsilon} holds whoever sees a report; the server learns at most {shuffled.central}, with delta "
+        f"epsilon {metric.epsilon} holds for anyone who sees a report; the server learns at most {shuffled.central}, with delta "
         f"{float(shuffled.delta):g}, if {operator} does not work together with it and {shuffled.min:,} reports of a pool are "
         f"honest. A pool of a {metric.period}{per} needs as many: {users:,} users who answer each time, if they are spread "
         "evenly. Smaller ones are dropped"
@@ -359,5 +359,5 @@ def _rare(metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:
     """Report a metric of which each release waits for many reports, since each report is about a part of what is asked."""
     needed = mechanism.needed(metric.min_reports)
     if needed > max(MANY_REPORTS, _MANY_PARTS * metric.min_reports):
-        rule = f"a release waits until {metric.min_reports:,} reports are about each {mechanism.part}: some {needed:,} in all"
+        rule = f"a release waits for {metric.min_reports:,} reports about each {mechanism.part}, so for some {needed:,} in all"
         yield f"{rule}, and in each segment; list less, write a longer period, or lower min_reports", ...

@@ -37,7 +37,7 @@ class Grr(TwoSided):
     """
 
     name = "grr"
-    summary = "tell the truth with odds e^epsilon, else name another value at random"
+    summary = "tell the truth with odds e^epsilon, or name another value at random"
 
     _true_weight: int
     _ring: tuple[bytes, ...]  # the payloads of all values, twice in a row, so that a shift needs no modulo
@@ -91,7 +91,7 @@ class Binary(Grr):
     """
 
     name = "binary"
-    summary = "tell the truth with odds e^epsilon, else say the opposite"
+    summary = "tell the truth with odds e^epsilon, or say the opposite"
 
     def _parameters(self) -> dict[str, Any]:
         if self.domain_size != 2:  # noqa: PLR2004

@@ -87,7 +87,7 @@ class LGrr(Grr, Shifted):
     """
 
     name = "l_grr"
-    summary = "draw once: mostly the truth, else another value; keep it, and report it with new noise each time"
+    summary = "draw a noisy answer once, mostly the truth, and keep it; each report is a noisy copy of it"
 
     def _parameters(self) -> dict[str, Any]:
         claims = super()._parameters()

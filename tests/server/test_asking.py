@@ -1092,7 +1092,16 @@ def test_both_ends_of_what_differs_are_said_as_on_pages(ends, scale, unit, size)
 
 def test_a_mean_stays_in_its_range():
     """Few reports say nothing of a mean: as pages do, the table shows the whole range, and no answer that nobody can give."""
-    row = {"metric": "backup", "value": "geometric_mean", "estimate": 0.004, "low": 2e-11, "high": 740_000.0, "unit": "s", "n": 4}
+    row = {
+        "metric": "backup",
+        "value": "geometric_mean",
+        "estimate": 0.004,
+        "low": 2e-11,
+        "high": 740_000.0,
+        "unit": "s",
+        "n": 4,
+        "detected": True,
+    }
     about = {"id": "backup", "scale": "log", "range": [1.0, 7200.0]}
     columns = [{"name": "value"}, {"name": "n"}]
     _, figures_ = lines(Answer([row], columns, [about], trial=False))

@@ -334,8 +334,8 @@ def test_segments_open_on_the_answer_that_differs_most_clearly(client):
     """Though another one is more frequent. Tests and intervals are those of all answers together, which the page says."""
     html = unescape(page(client, "/m/mode")).partition('id="segments"')[2]
     assert "<option selected>new</option>" in html
-    says = "Of 3 answers “new” differs most clearly between segments; “rare” also differs."
-    assert f'<p class="says">{says} Tests and intervals of differences hold for all 3 together.</p>' in html
+    says = "“new” differs most clearly between segments; “rare” also differs."
+    assert f'<p class="says">{says} Tests and intervals of differences hold for all 3 answers together.</p>' in html
     rows = ask(client, metrics=["mode"], dimensions=["platform", "value"], compare={"dimension": "platform", "base": "linux"})
     (new,) = [row for row in rows if (row["platform"], row["value"]) == ("macos", "new")]
     lines = list(csv.DictReader(StringIO(page(client, "/m/mode/segments.csv"))))
@@ -361,8 +361,8 @@ def test_all_answers_of_each_segment_stand_in_one_table(client):
 def test_segments_open_on_the_most_frequent_answer_if_none_differs(client):
     html = unescape(page(client, "/m/alike")).partition('id="segments"')[2]
     assert "<option selected>a</option>" in html
-    says = "None of 3 answers differs between segments by more than chance."
-    together = "Tests and intervals of differences hold for all 3 together."
+    says = "No answer differs between segments by more than chance."
+    together = "Tests and intervals of differences hold for all 3 answers together."
     assert re.findall('<p class="says">(.*?)</p>', html) == [f"{says} {together}"]
 
 

@@ -204,15 +204,15 @@ def _chosen(differences: Sequence[Difference], tested: Sequence[str], noun: str,
     """Say which answers differ between segments, the clearest first; empty if only one is tested."""
     if len(tested) == 1:
         return ""
-    together = f"Tests and intervals of differences hold for all {len(tested)} together."
+    many = f"all {len(tested)} {noun}s" if is_all else f"the {len(tested)} most frequent {noun}s"
+    together = f"Tests and intervals of differences hold for {many} together."
     names = list(dict.fromkeys(one.row["value"] for one in differences))
-    many = f"{'' if is_all else 'the '}{len(tested)} {'' if is_all else 'most frequent '}{noun}s"
     if not names:
-        return f"None of {many} differs between segments by more than chance. {together}"
+        return f"No {noun} differs between segments by more than chance. {together}"
     others = f"; {figures.listed([figures.quoted(each) for each in names[1:_MOST_NAMED]])}" if names[1:] else ""
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     also = f"{others}{more} also {'differs' if len(names) == 2 else 'differ'}" if others else ""  # noqa: PLR2004
-    return f"Of {many} {figures.quoted(names[0])} differs most clearly between segments{also}. {together}"
+    return f"{figures.quoted(names[0])} differs most clearly between segments{also}. {together}"
 
 
 def _others_lead(measured: Measurement, selections: Sequence[Selection], cells: Sequence[str]) -> str:

@@ -580,7 +580,7 @@ def test_a_wait_says_which_metric_is_off(stub, client_to, monkeypatch):
 
 def test_a_wait_says_what_may_not_travel_yet(stub, client_to, monkeypatch):
     """A test that waits for a report of `timed` has the metric's name, and what to call; then the report comes."""
-    registry = parse(registry_toml(metric_toml("search.ms", range=[0, 100], unit="ms", estimate="mean"), app="shop"))
+    registry = parse(registry_toml(metric_toml("search.ms", range=[0, 3_600_000], unit="ms", estimate="mean"), app="shop"))
     monkeypatch.setattr(deniable, "_client", client_to(stub, registry=registry, segments={}))
     stub.use(registry)
     with deniable.timed("search.ms"):

@@ -23,7 +23,10 @@ from deniable_server.access.key_ring import FRESH_SECONDS, STALE_SECONDS, Ring
 from deniable_server.access.keys import Key, KeyStore
 from deniable_server.access.roles import ROLES, draw, why_unknown
 
-TODAY = datetime.now(UTC).date()
+
+def today():
+    """Return the day in UTC: the last one that a key was used on."""
+    return str(datetime.now(UTC).date())
 
 
 @pytest.fixture
@@ -144,14 +147,14 @@ def test_keys_are_listed_with_their_days(command, make, served):
             "name": "Android 4.2",
             "start": text[:7],
             "epsilon": None,
-            "created": str(TODAY),
-            "used": str(TODAY),
+            "created": today(),
+            "used": today(),
         },
-        unused: {"role": "read", "name": "", "start": other[:7], "epsilon": None, "created": str(TODAY), "used": None},
+        unused: {"role": "read", "name": "", "start": other[:7], "epsilon": None, "created": today(), "used": None},
     }
     table = [line.split() for line in command("list")[1].splitlines()]
-    assert [unused, "read", other[:7], str(TODAY), "never", "-"] in table
-    assert [id_, "ingest", text[:7], str(TODAY), str(TODAY), "-", "Android", "4.2"] in table
+    assert [unused, "read", other[:7], today(), "never", "-"] in table
+    assert [id_, "ingest", text[:7], today(), today(), "-", "Android", "4.2"] in table
     assert len(table) == 3
 
 
@@ -186,7 +189,7 @@ def test_a_day_of_use_is_written_once(make, served, real_redis):
     """A process writes a key's day of use once, not with each request."""
     text, id_ = make("ingest")
     assert upload(served, text).status_code == 202
-    assert real_redis.hget("{shop}:keys:used", id_) == str(TODAY).encode()
+    assert real_redis.hget("{shop}:keys:used", id_) == today().encode()
     real_redis.delete("{shop}:keys:used")
     assert upload(served, text).status_code == 202
     assert not real_redis.exists("{shop}:keys:used")
@@ -306,9 +309,9 @@ def test_an_admin_sees_what_the_command_lists(command, make, served):
     answer = served.get("/api/v1/keys", texts[2])
     assert answer.get_json() == {"app": "shop", "keys": json.loads(command("list", "--json")[1])}
     assert {row["role"]: row["used"] for row in answer.get_json()["keys"]} == {
-        "ingest": str(TODAY),
+        "ingest": today(),
         "read": None,
-        "admin": str(TODAY),
+        "admin": today(),
     }
     for text in texts:
         assert text[7:] not in answer.get_data(as_text=True)

@@ -30,7 +30,7 @@ class Coin(TwoSided):
     """
 
     name = "coin"
-    summary = "two coins: tell the truth on heads, and on tails answer what a second coin says"
+    summary = "two coins: the truth on heads, and on tails what a second coin says"
 
     def _parameters(self) -> dict[str, Any]:
         if self.domain_size != 2:  # noqa: PLR2004

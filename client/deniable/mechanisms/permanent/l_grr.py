@@ -87,7 +87,7 @@ class LGrr(Grr, Shifted):
     """
 
     name = "l_grr"
-    summary = "draw a noisy answer once, mostly the truth, and keep it; each report is a noisy copy of it"
+    summary = "keep one noisy answer, mostly the truth; each report is a noisy copy of it"
 
     def _parameters(self) -> dict[str, Any]:
         claims = super()._parameters()

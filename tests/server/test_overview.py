@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html import unescape
 
 import pytest
@@ -10,8 +11,10 @@ from registries import metric_toml, registry_toml
 
 from deniable_server.pages.segments import clearest
 
+from .conftest import Served
 from .test_rows import day, send
 from .test_series import page
+from .test_versions import accepted, group
 
 TOOLS = registry_toml(
     metric_toml("tools", type="set", values=["pen", "brush", "knife"], epsilon=4, description="Which tools"),
@@ -83,3 +86,18 @@ def test_segments_are_compared_once_for_a_release(parted, monkeypatch):
     parted.http.get("/")
     monkeypatch.setattr(clearest, "pairs_of", lambda *_: pytest.fail("compared anew"))
     assert "platform macos" in row_of(parted, "theme")
+
+
+def test_a_version_without_a_segment_is_listed_beside_one_that_has_it(settings, tmp_path):
+    """Until the new version has reports, the row is of the old one, which lacks the new one's segment."""
+    folder = tmp_path / "registries"
+    folder.mkdir()
+    theme = {"values": ["light", "dark"], "epsilon": 4}
+    parted = metric_toml("theme", version=2, segments=["platform"], **theme)
+    (folder / "0001.toml").write_text(registry_toml(metric_toml("theme", **theme)), "utf-8")
+    (folder / "0002.toml").write_text(registry_toml(parted, segments={"platform": ["linux", "macos"]}), "utf-8")
+    server = Served(replace(settings, registry=str(folder), dashboard="open"))
+    accepted(server, group(server, "theme@1", [0, 1] * 300, 1, segment=""))
+    server.drain(days=40)
+    assert server.http.get("/").status_code == 200
+    server.store._client.close()

@@ -9,6 +9,7 @@ from html import unescape
 import pytest
 from registries import metric_toml, registry_toml
 
+from deniable_aggregator.answer.table import cost
 from deniable_server.pages.segments import clearest
 
 from .conftest import Served
@@ -16,9 +17,10 @@ from .test_rows import day, send
 from .test_series import page
 from .test_versions import accepted, group
 
+SETTLED = {"min_reports": 50, "early": False, "grace": "30d"}
 TOOLS = registry_toml(
     metric_toml("tools", type="set", values=["pen", "brush", "knife"], epsilon=4, description="Which tools"),
-    publication={"min_reports": 50, "early": False, "grace": "30d"},
+    publication=SETTLED,
 )
 
 
@@ -37,7 +39,7 @@ SEGMENTS = registry_toml(
     metric_toml("wait", estimate="mean", range=[0, 60], unit="s", epsilon=4, segments=["platform"]),
     segments={"platform": ["linux", "macos"], "arm": ["control", "large"]},
     experiments={"arm": {"base": "control", "planned": 0.05}},
-    publication={"min_reports": 50, "early": False, "grace": "30d"},
+    publication=SETTLED,
 )
 
 
@@ -101,3 +103,9 @@ def test_a_version_without_a_segment_is_listed_beside_one_that_has_it(settings, 
     server.drain(days=40)
     assert server.http.get("/").status_code == 200
     server.store._client.close()
+
+
+def test_segments_that_take_long_to_compare_are_left_out(parted, monkeypatch):
+    """As on the page of a metric: a list would have to wait for each of its metrics."""
+    monkeypatch.setattr(cost, "MOST_VALUES", 0)
+    assert "platform" not in row_of(parted, "theme")

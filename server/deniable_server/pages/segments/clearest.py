@@ -13,6 +13,8 @@ from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.reading import LineOptions
 from deniable_aggregator.answer.readings import read
 from deniable_aggregator.answer.readings.lines import differences
+from deniable_aggregator.answer.refusal import QueryTooLarge
+from deniable_aggregator.answer.table import cost
 from deniable_server.pages.segments.compared import pairs_of
 from deniable_server.pages.segments.table import MOST_VALUES, answers_of, tested_of
 
@@ -48,7 +50,10 @@ def clearest(
     measured: Estimates,
     together: int,  # as of `dimensions`
 ) -> Clearest | None:
-    """Return the clearest difference beyond chance, over all metrics and dimensions that the list may name; None without any."""
+    """Return the clearest difference beyond chance, over all metrics and dimensions that the list may name.
+
+    It is None if there is none, and if it would take too long to look for it.
+    """
     metric = version.declared.metric
     names, answers = dimensions_of(version.app, version.declared), answers_of(measured)
     if not answers or sum(len(version.breakdown.values[name]) for name in names) > MOST_VALUES:
@@ -58,6 +63,11 @@ def clearest(
     pairs = [pair for name in names for pair in pairs_of(version, name)]
     selections = [each for pair in pairs for each in (pair.first, pair.second)]
     distinct = {tuple(each.releases): each for each in selections}
+    strata = {stratum for each in selections for stratum in each.releases}
+    try:
+        cost.check([version.declared] * len(distinct), [version.declared] * len(strata), options, compared=True)
+    except QueryTooLarge:  # the page of the metric compares no segments then, either
+        return None
     lines = {key: each.lines(options) for key, each in zip(distinct, read(list(distinct.values())), strict=True)}
     sides = [(lines[tuple(pair.first.releases)], lines[tuple(pair.second.releases)]) for pair in pairs]
     # All metrics and dimensions are tested together (Bonferroni), whichever are on this page of the list. That an interval at

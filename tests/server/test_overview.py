@@ -109,3 +109,17 @@ def test_segments_that_take_long_to_compare_are_left_out(parted, monkeypatch):
     """As on the page of a metric: a list would have to wait for each of its metrics."""
     monkeypatch.setattr(cost, "MOST_VALUES", 0)
     assert "platform" not in row_of(parted, "theme")
+
+
+def test_a_page_speaks_of_segments_only_if_two_are_compared(serve):
+    """A segment with few reports may differ beyond chance: then the page says so, as the list does."""
+    theme = metric_toml("theme", values=["light", "dark", "system"], epsilon=1, segments=["platform"])
+    server = serve(registry_toml(theme, segments={"platform": ["linux", "macos"]}, publication=SETTLED))
+    send(server, "theme", [0] * 1500, day(4), segment="platform=linux")
+    server.drain(days=40)
+    assert "by more than chance" not in page(server, "theme")
+    send(server, "theme", [0] * 1500, day(3), segment="platform=linux")
+    send(server, "theme", [1] * 60, day(3), segment="platform=macos")
+    server.drain(days=40)
+    assert "with platform macos than with linux" in row_of(server, "theme")
+    assert re.search(r"is (more|less) frequent with platform macos \(by \d", page(server, "theme"))

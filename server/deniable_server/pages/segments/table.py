@@ -165,7 +165,8 @@ def table(
     cells = [row.cell for own in groups.values() for row in own if row.reports]
     others_lead = _others_lead(measured, [version.between(cell, first, last) for cell in cells], cells)
     noun = "option" if metric.kind.options else "answer"
-    chosen = _chosen(differences, tested, noun, is_all=len(tested) == len(answers))
+    are_compared = any(row.get("difference") is not None for each in dimensions for row in each.rows)
+    chosen = _chosen(differences, tested, noun, is_all=len(tested) == len(answers)) if are_compared else ""
     return SegmentTable(
         label=answer.label,
         value=name_of,
@@ -290,7 +291,7 @@ class _Writer:
         state, words, by = ("base", "the base", "") if is_base else self._against(answered)
         if not cell:
             state, words, by = "all", "", ""
-        elif is_wide and not is_base:
+        elif is_wide and state == "alike":
             state, words, by = "few", _FEW, ""
         error = digits.stderr(interval)
         between = (

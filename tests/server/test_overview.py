@@ -67,7 +67,9 @@ def test_the_list_says_which_segments_differ(parted):
     address, low, high = re.search(pattern, row_of(parted, "theme")).groups()
     assert float(low) < 37.5 < float(high)
     assert address == "/m/theme?value=dark&base=platform%3Dlinux#segments"
-    assert "“dark” is more frequent with platform macos (by " in parted.http.get(address).get_data(as_text=True)
+    html = parted.http.get(address).get_data(as_text=True)
+    assert "“dark” is more frequent with platform macos (by " in html
+    assert "hold for all 3 together, in each dimension by itself." in html  # platforms and arms
     assert "platform" not in row_of(parted, "wait")
     assert "arm" not in row_of(parted, "theme")
 

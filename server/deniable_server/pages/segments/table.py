@@ -165,8 +165,8 @@ def table(
     cells = [row.cell for own in groups.values() for row in own if row.reports]
     others_lead = _others_lead(measured, [version.between(cell, first, last) for cell in cells], cells)
     noun = "option" if metric.kind.options else "answer"
-    are_compared = any(row.get("difference") is not None for each in dimensions for row in each.rows)
-    chosen = _chosen(differences, tested, noun, is_all=len(tested) == len(answers)) if are_compared else ""
+    alone = [each.name for each in dimensions if any(row.get("difference") is not None for row in each.rows)]
+    chosen = _chosen(differences, tested, noun, alone, is_all=len(tested) == len(answers))
     return SegmentTable(
         label=answer.label,
         value=name_of,
@@ -190,11 +190,18 @@ def tested_of(measured: Estimates, answers: Mapping[str, Answer], value: str) ->
     return list(dict.fromkeys([*list(answers)[:MOST_ANSWERS], value or first]))
 
 
-def _chosen(differences: Sequence[Difference], tested: Sequence[str], noun: str, *, is_all: bool) -> str:
-    """Say which answers differ between segments, the clearest first; empty if only one is tested."""
-    if len(tested) == 1:
+def _chosen(
+    differences: Sequence[Difference],
+    tested: Sequence[str],  # answers
+    noun: str,
+    alone: Sequence[str],  # the dimensions with segments that are compared, each by itself
+    *,
+    is_all: bool,  # whether these are all answers
+) -> str:
+    """Say which answers differ between segments, the clearest first; empty if only one is tested, or nothing is compared."""
+    if len(tested) == 1 or not alone:
         return ""
-    together = f"Tests and intervals hold for all {len(tested)} together."
+    together = f"Tests and intervals hold for all {len(tested)} together{', in each dimension by itself' if alone[1:] else ''}."
     names = list(dict.fromkeys(one.row["value"] for one in differences))
     many = f"{'' if is_all else 'the '}{len(tested)} {'' if is_all else 'most frequent '}{noun}s"
     if not names:

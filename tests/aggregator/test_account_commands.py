@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import sys
+from datetime import date
 from pathlib import Path
+from unittest.mock import ANY
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -211,6 +213,18 @@ def test_a_budget_that_does_not_allow_it(run, tmp_path):
         1,
         "Next: ask less often, with less epsilon or fewer values, or declare a budget that has room.",
     )
+
+
+def test_a_metric_that_has_ended_reserves_nothing(run, tmp_path):
+    """As in lint and in a plan; of no other metric it takes room. Its reports are counted if it is named."""
+    path, parts = tmp_path / "metrics.toml", [metric_toml("now"), metric_toml("before", expires=date(2020, 1, 1))]
+    path.write_text(registry_toml(*parts, budget={"per_month": 31.0}), "utf-8")
+    status, out, err = run(path)
+    assert (status, "31 of 31 nats a month" in out, "before" in out) == (0, True, False)
+    assert err == "Collection has ended of before, so this leaves it out; --metric counts it all the same.\n"
+    assert run(path, "--metric", "now", "before")[0] == 1
+    path.write_text(registry_toml(parts[1]), "utf-8")
+    assert run(path) == (2, "", ANY)
 
 
 def test_no_more_is_quoted_than_what_is_reserved(run, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 from machines import wait
@@ -39,6 +40,18 @@ def test_counting_does_not_wait_for_chores(real_redis, apps):
             wait(lambda: worker.counted == 50, 60)
         finally:
             counted.set()
+
+
+def test_chores_of_a_server_go_on_if_another_server_bars_the_user(real_redis):
+    """For example a node of a cluster that was started without the file of users: elsewhere is published and deleted."""
+    worker, barred = Worker([Store(real_redis, "shop")]), []
+    worker._chores = [SimpleNamespace(app="shop")]
+    (counter,) = worker.look()
+    worker._counters[frozenset({"elsewhere"})] = SimpleNamespace(barred=True, run=print)
+    for own in (True, False):
+        counter.barred = own
+        barred.append(worker._tasks()[frozenset({"shop"})].keywords["barred"]())
+    assert barred == [True, False]
 
 
 def test_an_error_of_ours_ends_the_worker(real_redis, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +13,7 @@ from deniable import registry
 from deniable.declared import Declared
 from deniable_aggregator import tally
 from deniable_aggregator.answer.readings import number
-from deniable_aggregator.answer.readings.number import NumberReading, to_number
+from deniable_aggregator.answer.readings.number import NumberReading, moved, to_number
 
 REGISTRY = registry_toml(
     metric_toml("wait", estimate="{estimate}", range=[0, 1000], unit="ms", epsilon=4, per_period=2, together=3)
@@ -81,3 +82,14 @@ def test_intervals_of_all_values_together_are_wider():
     assert len(rows) == 11
     for row in rows:
         assert row.simultaneous[0] < row.interval[0] < row.interval[1] < row.simultaneous[1]
+
+
+def test_few_reports_on_a_long_logarithmic_axis_have_finite_ends():
+    """Their intervals may reach many axes beyond the ends, and a factor is never 0."""
+    text = metric_toml("lag", estimate="mean", range=[1e-6, 1e9], unit="ms", scale="log", epsilon=0.01)
+    metric = registry.parse(registry_toml(text)).metrics["lag"]
+    for written in (to_number(metric), moved(metric)):
+        ends = [written(place) for place in (-1e6, -0.5, 0.5, 1e6)]
+        assert ends == sorted(ends)
+        assert (ends[0] > 0, isfinite(ends[-1])) == (True, True)
+    assert moved(metric)(1.0) == pytest.approx(1e15)

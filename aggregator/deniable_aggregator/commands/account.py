@@ -6,6 +6,7 @@ import json
 import sys
 from argparse import Namespace
 from dataclasses import replace
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,9 @@ def account(parser: argparse.ArgumentParser) -> Callable[[Namespace], int]:
     # Exit status: 0 done, 1 if the budget does not allow all of it, 2 for wrong usage or a registry that cannot be read.
     parser.add_argument("file", nargs="?", metavar="FILE", help=f"a registry (default: {REGISTRY}, unless there is --epsilon)")
     of_file = parser.add_argument_group("reports of a registry")
-    of_file.add_argument("--metric", nargs="+", default=[], metavar="ID", help="of these metrics alone (default: all)")
+    of_file.add_argument(
+        "--metric", nargs="+", default=[], metavar="ID", help="of these metrics alone (default: all that have not ended)"
+    )
     of_file.add_argument("--days", type=int, metavar="D", help="for so many days (default: a calendar month)")
     of_file.add_argument("--answers", type=int, metavar="N", help="different answers to a question with kept responses, at most")
     stated = parser.add_argument_group("reports without a registry")
@@ -78,6 +81,10 @@ def _account(arguments: Namespace) -> int:
 
     draw = drawing("accounting.plot") if arguments.plot else None  # a missing library is reported before the work
     planned = None if arguments.epsilon else _plan(arguments)
+    if left_out := _ended(arguments) if planned else []:
+        it = "it" if len(left_out) == 1 else "them"
+        rule = f"so this leaves {it} out; --metric counts {it} all the same."
+        print(f"Collection has ended of {few(left_out)}, {rule}", file=sys.stderr)
     spends = planned.spends if planned else _stated(arguments)
     summary = statement(
         spends,
@@ -126,8 +133,18 @@ def _plan(arguments: Namespace) -> Plan:
 def _planned(arguments: Namespace, days: int | None, reports: int | None) -> Plan:
     from deniable_aggregator.accounting.plan import plan
 
-    registry = newest(arguments.file or REGISTRY)
-    return plan(registry, metrics=arguments.metric, days=days, reports=reports, answers=arguments.answers)
+    registry, ended = newest(arguments.file or REGISTRY), _ended(arguments)
+    metrics = arguments.metric or [id_ for id_ in registry.metrics if id_ not in ended]
+    if not metrics:
+        raise ConfigurationError("collection of all metrics has ended: name with --metric those to count")
+    return plan(registry, metrics=metrics, days=days, reports=reports, answers=arguments.answers)
+
+
+def _ended(arguments: Namespace) -> list[str]:
+    """Name the metrics of the registry that are left out: no device reports them any more, and they reserve nothing."""
+    today = datetime.now(UTC).date()
+    metrics = {} if arguments.metric else newest(arguments.file or REGISTRY).metrics
+    return [id_ for id_, metric in metrics.items() if metric.expired(today)]
 
 
 def _stated(arguments: Namespace) -> list[Spend]:

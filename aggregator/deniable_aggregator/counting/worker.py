@@ -173,9 +173,11 @@ class Worker:
         if self._error:
             raise self._error
 
-    def _barred(self) -> bool:
-        """Return whether the store's user may not read reports. Its chores would fail one by one, after the line that says so."""
-        return not self._counters or any(counter.barred for counter in self._counters.values())
+    def _barred(self, streams: frozenset[str] = frozenset()) -> bool:
+        """Return whether the store's user may not read reports on the server of these streams; without any, on no server."""
+        # Its chores would fail one by one, after the line that says so. Those of other servers go on.
+        known = dict(self._counters)  # another thread looks for servers meanwhile
+        return known[streams].barred if streams in known else all(counter.barred for counter in known.values())
 
     def _tasks(self) -> dict[frozenset[str], Callable[[Event], None]]:
         """Return the tasks by their streams (counting) or their apps (chores)."""
@@ -184,7 +186,8 @@ class Worker:
             apps = frozenset(store.app for store in server.homes)
             if chores := [chore for chore in self._chores if chore.app in apps]:
                 tell = partial(self._outage.failed, server.homes[0].place)
-                tasks[apps] = partial(chores_.run, chores, self._events, tell, barred=self._barred)
+                streams = frozenset(partition.stream for partition in server.partitions)
+                tasks[apps] = partial(chores_.run, chores, self._events, tell, barred=partial(self._barred, streams))
         return tasks
 
     def _start(self, task: Callable[[Event], None], stop: Event) -> _Running:

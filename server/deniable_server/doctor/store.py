@@ -314,8 +314,8 @@ def backup(
         return Finding("backup", "ok", "not looked for: each primary of a cluster has its copies on other machines")
     last, begun = snapshot.copies(client)
     if begun is not None:
-        seen = f"none since the copy begun {_minute(begun)}, {_age(now() - begun)} ago"
-        meaning = "if the store was restored, that is its copy; otherwise that copy did not finish. What came since may be lost"
+        seen = f"none since the copy begun {_minute(begun)}, {_age(max(now() - begun, 0.0))} ago"
+        meaning = "if the store was restored, that is its copy; otherwise that copy is not finished. What came since may be lost"
         return Finding("backup", "warning", seen, meaning, f"make a copy now: {_BACKUP}")
     seen = "none is known" if last is None else f"the last copy is of {_minute(last)}"
     if last is None and not real:

@@ -24,7 +24,7 @@ from deniable_server.http import paging
 from deniable_server.pages import frame, series_page, visitor
 from deniable_server.pages.parts import memo, strip
 from deniable_server.pages.parts.row import TITLES, row
-from deniable_server.pages.segments.clearest import clearest, dimensions_of
+from deniable_server.pages.segments.clearest import clearest, dimensions, dimensions_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from flask import Response
 
-    from deniable.declared import Definition
+    from deniable.declared import Declared, Definition
     from deniable_aggregator.answer.app import AppMetrics
     from deniable_aggregator.answer.model.series import Series
     from deniable_server.pages.parts.row import Row, State
@@ -231,7 +231,7 @@ def _new(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary
     measured = latest(app, ids, known)
     versions = {each.id: app.versions[each.id, each.version] for each in measured if each.n}
     courses = dict(zip(versions, recent(app, list(versions.values()), known), strict=True))
-    segments = {each.id: _cells(app, each.id) for each in measured if each.n}
+    segments, compared = {id_: _cells(app, each) for id_, each in versions.items()}, dimensions(app)
     cells = [(versions[id_], own) for id_, own in segments.items() if own]
     parted = {each.declared.metric.id: each for each in recent_segments(app, cells, known)}
     return {
@@ -240,7 +240,7 @@ def _new(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary
             each,
             courses.get(each.id),
             _shifted(app, each.id, courses.get(each.id)),
-            clearest(parted[each.id], each) if each.id in parted else None,
+            clearest(parted[each.id], each, compared) if each.id in parted else None,
             known.get(app.versions[each.id, each.version].definition, Summary()).n,
             today,
         )
@@ -248,9 +248,9 @@ def _new(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary
     }
 
 
-def _cells(app: AppMetrics, id_: str) -> list[str]:
-    """Name the segments of a metric that are compared."""
-    return [f"{name}={value}" for name in dimensions_of(app, id_) for value in app.registry.segments[name]]
+def _cells(app: AppMetrics, version: Declared) -> list[str]:
+    """Name the segments of a version that are compared."""
+    return [f"{name}={value}" for name in dimensions_of(app, version) for value in app.registry.segments[name]]
 
 
 def _shifted(

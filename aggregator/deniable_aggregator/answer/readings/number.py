@@ -11,6 +11,7 @@ from msgspec.structs import asdict, replace
 from scipy.special import ndtri
 
 from deniable.mechanisms.window import Window
+from deniable.registry.answers.axis import AS_FAR
 from deniable_aggregator import decode
 from deniable_aggregator.answer.model.metric import Estimates
 from deniable_aggregator.answer.model.number import (
@@ -342,7 +343,8 @@ def moved(metric: Metric) -> Callable[[float], float]:
         return lambda distance: distance * (len(metric.values) - 1)
     low, high = float(metric.axis.low), float(metric.axis.high)
     if metric.scale == "log":
-        return lambda distance: float((high / low) ** distance)
+        most = AS_FAR / metric.axis.reach  # so that the interval of few reports has finite ends, and its low one is above 0
+        return lambda distance: float((high / low) ** min(max(distance, -most), most))
     return lambda distance: distance * (high - low)
 
 

@@ -20,6 +20,9 @@ BINS = 16
 MOST_STEP_VALUES = 128
 """With more values, a step has no effect on estimates: they are closer than the points of a report."""
 
+AS_FAR = 700.0
+"""How far a logarithmic axis goes on beyond its end, as a logarithm: estimates of few reports may lie there, and stay finite."""
+
 _MOST = 1 << 32  # steps
 
 
@@ -95,8 +98,11 @@ class Axis:
 
     def number(self, share: float) -> float:
         """Return the number that is so far along the axis; `share` may lie outside of [0, 1]."""
-        low = float(self.low)
-        return low * exp(share * self.reach) if self.scale == "log" else low + share * self.reach
+        low, reach = float(self.low), self.reach
+        if self.scale != "log":
+            return low + share * reach
+        least, most = -AS_FAR - min(log(low), 0.0), max(AS_FAR - max(log(low), 0.0), reach)
+        return low * exp(min(max(share * reach, least), most))
 
     @property
     def reach(self) -> float:

@@ -13,10 +13,13 @@ from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.reading import LineOptions
 from deniable_aggregator.answer.readings import read
 from deniable_aggregator.answer.readings.lines import differences
+from deniable_aggregator.answer.refusal import QueryTooLarge
+from deniable_aggregator.answer.table import cost
 from deniable_server.pages.segments.compared import pairs_of
 from deniable_server.pages.segments.table import MOST_VALUES, answers_of, tested_of
 
 if TYPE_CHECKING:
+    from deniable.declared import Declared
     from deniable_aggregator.answer.app import AppMetrics
     from deniable_aggregator.answer.model.metric import Estimates
     from deniable_aggregator.answer.select import Published
@@ -31,16 +34,28 @@ class Clearest(NamedTuple):
     base: str
 
 
-def dimensions_of(app: AppMetrics, id_: str) -> list[str]:
-    """Name the dimensions of a metric that the list compares: those of an experiment are tested at all looks, and apart."""
-    metric = app.highest[id_].metric
+def dimensions_of(app: AppMetrics, version: Declared) -> list[str]:
+    """Name the dimensions of a version that the list compares: those of an experiment are tested at all looks, and apart."""
+    metric = version.metric
     return [] if metric.discover else [each for each in metric.segments if each not in app.registry.experiments]
 
 
-def clearest(version: Published, measured: Estimates) -> Clearest | None:
-    """Return the clearest difference beyond chance, over all metrics and dimensions that the list may name; None without any."""
-    metric, app = version.declared.metric, version.app
-    names, answers = dimensions_of(app, metric.id), answers_of(measured)
+def dimensions(app: AppMetrics) -> int:
+    """Count the dimensions that are tested together, over all metrics, whichever version the list is of."""
+    return sum(max(len(dimensions_of(app, each)) for each in app.versions_of(id_)) for id_ in app.highest)
+
+
+def clearest(
+    version: Published,
+    measured: Estimates,
+    together: int,  # as of `dimensions`
+) -> Clearest | None:
+    """Return the clearest difference beyond chance, over all metrics and dimensions that the list may name.
+
+    It is None if there is none, and if it would take too long to look for it.
+    """
+    metric = version.declared.metric
+    names, answers = dimensions_of(version.app, version.declared), answers_of(measured)
     if not answers or sum(len(version.breakdown.values[name]) for name in names) > MOST_VALUES:
         return None
     tested = tested_of(measured, answers, "")
@@ -48,12 +63,16 @@ def clearest(version: Published, measured: Estimates) -> Clearest | None:
     pairs = [pair for name in names for pair in pairs_of(version, name)]
     selections = [each for pair in pairs for each in (pair.first, pair.second)]
     distinct = {tuple(each.releases): each for each in selections}
+    strata = {stratum for each in selections for stratum in each.releases}
+    try:
+        cost.check([version.declared] * len(distinct), [version.declared] * len(strata), options, compared=True)
+    except QueryTooLarge:  # the page of the metric compares no segments then, either
+        return None
     lines = {key: each.lines(options) for key, each in zip(distinct, read(list(distinct.values())), strict=True)}
     sides = [(lines[tuple(pair.first.releases)], lines[tuple(pair.second.releases)]) for pair in pairs]
     # All metrics and dimensions are tested together (Bonferroni), whichever are on this page of the list. That an interval at
     # this level holds no zero is the test: p-values would take ten times as long.
-    number = sum(len(dimensions_of(app, each)) for each in app.highest) * sum(second.hypotheses for _, second in sides)
-    level = 1 - (1 - LEVEL) / max(number, 1)
+    level = 1 - (1 - LEVEL) / max(together * sum(second.hypotheses for _, second in sides), 1)
     differing = list[tuple[float, Clearest]]()
     measure = Measure(measured.number is None, metric.unit, metric.scale)
     for pair, (first, second) in zip(pairs, sides, strict=True):

@@ -168,7 +168,8 @@ def table(
     cells = [row.cell for own in groups.values() for row in own if row.reports]
     others_lead = _others_lead(measured, [version.between(cell, first, last) for cell in cells], cells)
     noun = "option" if metric.kind.options else "answer"
-    chosen = _chosen(differences, tested, noun, is_all=len(tested) == len(answers))
+    alone = [each.name for each in dimensions if any(row.get("difference") is not None for row in each.rows)]
+    chosen = _chosen(differences, tested, noun, alone, is_all=len(tested) == len(answers))
     return SegmentTable(
         label=answer.label,
         value=name_of,
@@ -200,12 +201,20 @@ def tested_of(measured: Estimates, answers: Mapping[str, Answer], value: str) ->
     return list(dict.fromkeys([*list(answers)[:MOST_ANSWERS], value or first]))
 
 
-def _chosen(differences: Sequence[Difference], tested: Sequence[str], noun: str, *, is_all: bool) -> str:
-    """Say which answers differ between segments, the clearest first; empty if only one is tested."""
-    if len(tested) == 1:
+def _chosen(
+    differences: Sequence[Difference],
+    tested: Sequence[str],  # answers
+    noun: str,
+    alone: Sequence[str],  # the dimensions with segments that are compared, each by itself
+    *,
+    is_all: bool,  # whether these are all answers
+) -> str:
+    """Say which answers differ between segments, the clearest first; empty if only one is tested, or nothing is compared."""
+    if len(tested) == 1 or not alone:
         return ""
     many = f"all {len(tested)} {noun}s" if is_all else f"the {len(tested)} most frequent {noun}s"
-    together = f"Tests and intervals of differences hold for {many} together."
+    apart = ", in each dimension by itself" if alone[1:] else ""
+    together = f"Tests and intervals of differences hold for {many} together{apart}."
     names = list(dict.fromkeys(one.row["value"] for one in differences))
     if not names:
         return f"No {noun} differs between segments by more than chance. {together}"
@@ -301,7 +310,7 @@ class _Writer:
         state, words, by = ("base", "the base", "") if is_base else self._against(answered)
         if not cell:
             state, words, by = "all", "", ""
-        elif is_wide and not is_base:
+        elif is_wide and state == "alike":
             state, words, by = "few", _FEW, ""
         error = digits.stderr(interval)
         between = (

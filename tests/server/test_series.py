@@ -513,6 +513,18 @@ def test_ranges_are_compared_as_rows_are(filled):
     assert f"{day(9)}..{day(6)}" in page(filled, f"used/compare.csv?a={a}&b={b}")
 
 
+def test_a_comparison_of_ranges_shows_their_days(filled):
+    """Its page in words, and its file in columns."""
+    query = f"?a={week(6)}..{week(3)}&b={week(2)}"
+    body, (_, html) = ask(filled, f"theme/compare{query}"), compared(filled, "theme", query)
+    assert body["times"] in html
+    assert re.fullmatch(r"All weeks up to .* \d{4}, with 1 whole week, .* \d{4}\.", body["times"])
+    row = next(csv.DictReader(StringIO(page(filled, f"theme/compare.csv{query}"))))
+    assert [row[name] for name in ("a_from", "a_to", "b_from", "b_to")] == [
+        *(body[side]["days"][end] or "" for side in "ab" for end in ("from", "to"))
+    ]
+
+
 def test_the_last_periods_are_compared_with_as_many_before(filled):
     """By one link of the page. Of days they are whole weeks where there are any: people do other things on Sundays."""
     _, html = compared(filled, "used")

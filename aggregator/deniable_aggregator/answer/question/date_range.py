@@ -70,6 +70,14 @@ class Earlier(NamedTuple):
         return period.of(begins - self.periods * _LENGTHS[self.length], self.length)
 
 
+def number_of(first: str, last: str, length: str) -> int:
+    """Count the periods from one to another."""
+    begins, ends = period.bounds(first, length)[0], period.bounds(last, length)[1]
+    if length == "month":
+        return period.months_between(begins, ends - timedelta(1))
+    return (ends - begins) // _LENGTHS[length]
+
+
 _LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
 JOINT = ".."
 """What stands between the ends of a range."""

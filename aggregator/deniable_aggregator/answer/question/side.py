@@ -21,6 +21,7 @@ class Side(NamedTuple):
     last: str
     words: str  # as people write it
     brief: str  # the same in few letters
+    is_cut: bool = False  # whether other periods lie in it partly
 
     @property
     def span(self) -> tuple[str, str]:
@@ -51,12 +52,13 @@ def side_of(
     first, last = _whole_periods(begins, ends_at, length)
     if first > last:
         raise UnknownPeriod(f"no whole {length} lies in {text[:_SHOWN]}: {metric} is by {length}")
+    is_cut = (period.bounds(first, length)[0], period.bounds(last, length)[1]) != (begins, ends_at)
     if len(ends) == 1:
-        return Side(first, last, figures.moment(text, lengths[0]), figures.brief(text, lengths[0]))
+        return Side(first, last, figures.moment(text, lengths[0]), figures.brief(text, lengths[0]), is_cut)
     if first == last:
-        return Side(first, last, figures.moment(first, length), figures.brief(first, length))
+        return Side(first, last, figures.moment(first, length), figures.brief(first, length), is_cut)
     words = figures.brief_range(first, last, length)
-    return Side(first, last, words, words)
+    return Side(first, last, words, words, is_cut)
 
 
 def _whole_periods(begins: datetime, ends: datetime, length: str) -> tuple[str, str]:

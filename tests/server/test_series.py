@@ -21,6 +21,7 @@ from deniable_aggregator.answer.question.side import side_of
 from deniable_aggregator.answer.refusal import UnknownPeriod
 from deniable_server.api.openapi import OPERATIONS
 from deniable_server.pages import comparison_page, series_page
+from deniable_server.pages.parts import timeline
 
 from .conftest import READ
 from .test_openapi import check
@@ -511,6 +512,19 @@ def test_ranges_are_compared_as_rows_are(filled):
     status, html = compared(filled, "used", f"?a={a}&b={b}")
     assert (status, f"{headline(html)}.") == (200, body["says"])
     assert f"{day(9)}..{day(6)}" in page(filled, f"used/compare.csv?a={a}&b={b}")
+
+
+@pytest.mark.parametrize(
+    ("measure", "interval", "text"),
+    [
+        (figures.Measure(is_share=True), (0.24967, 0.28821), "26.9% (24.9 to 28.9)"),
+        (figures.Measure(is_share=False, unit="ms"), (398.6, 431.3), "415\u202fms (398 to 432)"),
+    ],
+)
+def test_an_interval_in_a_picture_is_rounded_outwards(measure, interval, text):
+    """As in every sentence."""
+    point = Point(n=100, estimate=sum(interval) / 2, interval=interval, simultaneous=interval)
+    assert timeline.estimate(point, measure) == text
 
 
 def test_a_comparison_of_ranges_shows_their_days(filled):

@@ -710,6 +710,19 @@ def test_a_comparison_as_a_file(filled):
     assert filled.http.get("/m/used/compare.csv?a=platform%3Dlinux&b=platform%3Dbeos").status_code == 403
 
 
+@pytest.mark.parametrize("query", ["", "?level=0.9"])
+def test_the_file_of_a_comparison_without_sides_has_those_of_the_page(filled, query):
+    _, html = compared(filled, "used", query)
+    link = unescape(re.search(r'href="/m/used/(compare\.csv.*?)" download', html)[1])
+    assert "a=" in link
+    assert page(filled, f"used/compare.csv{query}") == page(filled, f"used/{link}")
+
+
+def test_the_file_of_a_comparison_of_nothing_says_so(shop):
+    answer = shop.http.get("/m/used/compare.csv")
+    assert (answer.status_code, "nothing to compare yet" in answer.get_data(as_text=True)) == (400, True)
+
+
 @pytest.mark.parametrize("id_", ["used", "theme"])
 def test_each_side_has_the_pointwise_interval_of_its_period(filled, id_):
     """That of the series; and the p-value for all values together agrees with the verdict."""

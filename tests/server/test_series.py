@@ -590,6 +590,23 @@ def test_a_side_is_the_whole_periods_in_it(text, length, span):
         assert side_of(text, length).span == span
 
 
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ("2026-13", "there is no month 13"),
+        ("2026-02-01..2026-02-29", "February 2026 has 28 days"),
+        ("2025", "write 2025-01..2025-12"),
+        ("2026-9", "write 2026-09"),
+        ("1.9.2026..2026-09-30", "write 2026-09-01..2026-09-30"),
+    ],
+)
+def test_a_side_that_is_none_says_what_to_write(text, instead):
+    """In the words of a range."""
+    with pytest.raises(UnknownPeriod) as refusal:
+        side_of(text, "week")
+    assert str(refusal.value).endswith(f"{text!r} is no time: {instead}")
+
+
 def test_answers_say_what_pages_print(filled):
     """The sentence with which a page begins, what changed, the trend, and what a comparison says: each is a member."""
     for id_, begins in (("used", "“yes” "), ("wait", "The median ")):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from deniable.registry import period
 from deniable_aggregator.answer import figures
-from deniable_aggregator.answer.question.date_range import JOINT
+from deniable_aggregator.answer.question.date_range import JOINT, advice
 from deniable_aggregator.answer.refusal import UnknownPeriod
 
 _SHOWN = 40  # characters of what was asked for
@@ -42,7 +42,10 @@ def side_of(
     """Read a side; raise `UnknownPeriod` if it is none, or has no whole period of the metric."""
     ends = text.split(JOINT)
     lengths = [period.length_of(end) for end in ends]
-    if len(ends) > 2 or "" in lengths:  # noqa: PLR2004
+    too_many = len(ends) > 2  # noqa: PLR2004
+    if not too_many and "" in lengths and (instead := advice(ends)):
+        raise UnknownPeriod(f"{text[:_SHOWN]!r} is no time: {instead}")
+    if too_many or "" in lengths:
         example = period.of(datetime.now(UTC), length)
         rule = f"write a side like {example}, of length {length}, or as a longer time, such as {_RANGE}"
         raise UnknownPeriod(f"{rule}; this is {text[:_SHOWN]!r}")

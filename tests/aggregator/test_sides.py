@@ -12,6 +12,9 @@ from deniable.declared import Declared
 from deniable.registry import Metric
 from deniable.wire.report import Stratum
 from deniable_aggregator.answer import difference, table
+from deniable_aggregator.answer.difference.sentence import times_in_words
+from deniable_aggregator.answer.model.comparison import Compared
+from deniable_aggregator.answer.model.fields import Span, days_of
 from deniable_aggregator.answer.model.query import CompareWith, Query
 from deniable_aggregator.answer.over_time.periods import earlier_releases
 from deniable_aggregator.answer.pool import meaning_of
@@ -45,6 +48,48 @@ def test_segments_are_compared_over_the_periods_of_both(fewer):
     cells = {name: releases(days[side], name) for side, name in (("a", "platform=linux"), ("b", "platform=macos"))}
     sides = difference._cells(Published(APP, THEME, cells), "platform=linux", "platform=macos", None)
     assert [list(side.by_last) for side in (sides.a, sides.b)] == [DAYS[1:3]] * 2
+
+
+def side(text, *periods, length="week"):
+    spans = [Span(*each) if isinstance(each, tuple) else Span(each, each) for each in periods]
+    return Compared(text, 100, spans, days_of(spans, length), closed=True)
+
+
+SEPTEMBER, OCTOBER = side("2026-09", "2026-W37", "2026-W38", "2026-W39"), side("2026-10", "2026-W41", "2026-W42", "2026-W43")
+PARTLY = "A week that is only partly in a side is left out, so no report counts on both sides."
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "length", "words"),
+    [
+        (SEPTEMBER, OCTOBER, "week", f"3 whole weeks, 7 to 27 Sep 2026, with 3 whole weeks, 5 to 25 Oct 2026. {PARTLY}"),
+        (
+            side("2026-W37..2026-W39", "2026-W37", "2026-W39"),
+            side("2026-W41", "2026-W41"),
+            "week",
+            "2 of 3 whole weeks, 7 to 27 Sep 2026, with 1 whole week, 5 to 11 Oct 2026.",
+        ),
+        (
+            side("2026-W39", ("2026-W38", "2026-W39")),
+            side("2026-W40", "2026-W40"),
+            "week",
+            "2 whole weeks, 14 to 27 Sep 2026, with 1 whole week, 28 Sep to 4 Oct 2026.",
+        ),
+        (
+            side("2026-11", "2026-11-01", length="day"),
+            side("2026-12", (None, "2026-12-31"), length="day"),
+            "day",
+            "1 of 30 whole days, 1 Nov 2026, with all days up to 31 Dec 2026.",
+        ),
+        (side("2026-W37", "2026-W37"), side("2026-W38", "2026-W38"), "week", ""),
+        (side("2026-11", "2026-11", length="month"), side("2026-10", "2026-10", length="month"), "month", ""),
+        (SEPTEMBER, side("2026-11"), "week", ""),
+    ],
+    ids=["cut", "missing", "joined", "from-the-beginning", "periods", "months", "no-reports"],
+)
+def test_a_comparison_of_times_says_which_days_it_has(a, b, length, words):
+    """Where these are not the days that the sides name."""
+    assert times_in_words(a, b, length) == words
 
 
 def test_a_release_is_not_compared_with_itself():

@@ -165,6 +165,15 @@ def test_a_step_is_a_tenth_of_the_error_or_a_little_more(stderr):
     assert f"{step:.0e}"[0] in "125"
 
 
+@pytest.mark.parametrize(
+    ("interval", "step", "coarse"),
+    [((0.2834, 0.3166), 0.002, (0.282, 0.318)), ((-0.0012, 0.28), 0.002, (-0.002, 0.28)), ((0.123, 0.456), 0.0, (0.12, 0.46))],
+)
+def test_ends_of_intervals_are_rounded_outwards(interval, step, coarse):
+    """So that a public interval holds at least as often as it says."""
+    assert rounding.coarse_ends(interval, step) == pytest.approx(coarse, abs=1e-12)
+
+
 def shares(shop, id_):
     """Return all that a stranger can know of a metric: the share of light and the reports of each row of its page and files."""
     html = text(shop, f"/results/{id_}")

@@ -21,6 +21,7 @@ from deniable_aggregator.answer.question.side import side_of
 from deniable_aggregator.answer.refusal import UnknownPeriod
 from deniable_server.api.openapi import OPERATIONS
 from deniable_server.pages import comparison_page, series_page
+from deniable_server.pages.parts import timeline
 
 from .conftest import READ
 from .test_openapi import check
@@ -513,6 +514,31 @@ def test_ranges_are_compared_as_rows_are(filled):
     assert f"{day(9)}..{day(6)}" in page(filled, f"used/compare.csv?a={a}&b={b}")
 
 
+@pytest.mark.parametrize(
+    ("measure", "interval", "text"),
+    [
+        (figures.Measure(is_share=True), (0.24967, 0.28821), "26.9% (24.9 to 28.9)"),
+        (figures.Measure(is_share=False, unit="ms"), (398.6, 431.3), "415\u202fms (398 to 432)"),
+    ],
+)
+def test_an_interval_in_a_picture_is_rounded_outwards(measure, interval, text):
+    """As in every sentence."""
+    point = Point(n=100, estimate=sum(interval) / 2, interval=interval, simultaneous=interval)
+    assert timeline.estimate(point, measure) == text
+
+
+def test_a_comparison_of_ranges_shows_their_days(filled):
+    """Its page in words, and its file in columns."""
+    query = f"?a={week(6)}..{week(3)}&b={week(2)}"
+    body, (_, html) = ask(filled, f"theme/compare{query}"), compared(filled, "theme", query)
+    assert body["times"] in html
+    assert re.fullmatch(r"All weeks up to .* \d{4}, with 1 whole week, .* \d{4}\.", body["times"])
+    row = next(csv.DictReader(StringIO(page(filled, f"theme/compare.csv{query}"))))
+    assert [row[name] for name in ("a_from", "a_to", "b_from", "b_to")] == [
+        *(body[side]["days"][end] or "" for side in "ab" for end in ("from", "to"))
+    ]
+
+
 def test_the_last_periods_are_compared_with_as_many_before(filled):
     """By one link of the page. Of days they are whole weeks where there are any: people do other things on Sundays."""
     _, html = compared(filled, "used")
@@ -562,6 +588,23 @@ def test_a_side_is_the_whole_periods_in_it(text, length, span):
             side_of(text, length)
     else:
         assert side_of(text, length).span == span
+
+
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ("2026-13", "there is no month 13"),
+        ("2026-02-01..2026-02-29", "February 2026 has 28 days"),
+        ("2025", "write 2025-01..2025-12"),
+        ("2026-9", "write 2026-09"),
+        ("1.9.2026..2026-09-30", "write 2026-09-01..2026-09-30"),
+    ],
+)
+def test_a_side_that_is_none_says_what_to_write(text, instead):
+    """In the words of a range."""
+    with pytest.raises(UnknownPeriod) as refusal:
+        side_of(text, "week")
+    assert str(refusal.value).endswith(f"{text!r} is no time: {instead}")
 
 
 def test_answers_say_what_pages_print(filled):
@@ -682,6 +725,19 @@ def test_a_comparison_as_a_file(filled):
         ]
         assert (int(row["a_n"]), row["b"]) == (body["a"]["n"], "platform=macos")
     assert filled.http.get("/m/used/compare.csv?a=platform%3Dlinux&b=platform%3Dbeos").status_code == 403
+
+
+@pytest.mark.parametrize("query", ["", "?level=0.9"])
+def test_the_file_of_a_comparison_without_sides_has_those_of_the_page(filled, query):
+    _, html = compared(filled, "used", query)
+    link = unescape(re.search(r'href="/m/used/(compare\.csv.*?)" download', html)[1])
+    assert "a=" in link
+    assert page(filled, f"used/compare.csv{query}") == page(filled, f"used/{link}")
+
+
+def test_the_file_of_a_comparison_of_nothing_says_so(shop):
+    answer = shop.http.get("/m/used/compare.csv")
+    assert (answer.status_code, "nothing to compare yet" in answer.get_data(as_text=True)) == (400, True)
 
 
 @pytest.mark.parametrize("id_", ["used", "theme"])

@@ -221,6 +221,12 @@ def brief_range(since: str, last: str, length: str) -> str:
     return f"weeks of {both}" if length == "week" else both
 
 
+def brief_days(covered: Days) -> str:
+    """Write which days something covers from a first one on, in few letters."""
+    first, last = str(covered.first), str(covered.last)
+    return brief(last, "day") if first == last else brief_range(first, last, "day")
+
+
 def moments(
     first: str,  # the period
     last: str,

@@ -55,10 +55,14 @@ from deniable_server.pages.parts.metric_data import MetricData
 from deniable_server.service import service
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flask import Response
     from werkzeug.wrappers import Response as BaseResponse
 
     from deniable_aggregator.answer.model.experiment import ExperimentAnswer
+    from deniable_aggregator.answer.model.metric import Measurement
+    from deniable_aggregator.answer.select import Published
     from deniable_server.service import App
 
 _METRIC = ("range", "period", "segment", "level", "app")
@@ -147,14 +151,11 @@ def comparison(id_: str) -> Response:
     """Compare ``a`` and ``b``: two periods or ranges, of all or one ``segment``; or two segments, in all or one ``period``."""
     app = visitor.app_shown()
     only_parameters("a", "b", "period", "segment", "level", "app")
-    question = {name: request.args[name] for name in ("a", "b", "period", "segment") if request.args.get(name)}
     level, published = level_asked(), published_of(app, id_)
     measured = measure(published, release.summaries(app.store))
-    pairs = looks.arm_pairs(published[0])
-    arms = next((pair for pair in pairs if set(measured.segments).issuperset(pair)), None)
+    arms = _arms(published, measured)
     default = arms or next(iter(comparison_page.pairs_of_segments(measured.segments)), None)
-    if not question and (pair := arms or comparison_page.default_sides(measured)):
-        question = {"a": pair[0], "b": pair[1]}
+    question = _sides(measured, arms)
     answer, why, status = None, "", 200
     if "a" in question and "b" in question:
         try:
@@ -192,13 +193,29 @@ def comparison(id_: str) -> Response:
     )
 
 
+def _arms(published: Sequence[Published], measured: Measurement) -> tuple[str, str] | None:
+    """Return the first pair of arms that are published."""
+    return next((pair for pair in looks.arm_pairs(published[0]) if set(measured.segments).issuperset(pair)), None)
+
+
+def _sides(measured: Measurement, arms: tuple[str, str] | None) -> dict[str, str]:
+    """Return what the address compares; if it names nothing, arms, or two sides that are chosen."""
+    question = {name: request.args[name] for name in ("a", "b", "period", "segment") if request.args.get(name)}
+    pair = None if question else arms or comparison_page.default_sides(measured)
+    return dict(zip("ab", pair, strict=True)) if pair else question
+
+
 @blueprint.get("/m/<id_>/compare.csv")
 def comparison_file(id_: str) -> Response:
     """Send the differences that the page of a comparison shows."""
     app = visitor.app_shown()
     only_parameters("a", "b", "period", "segment", "level", "app")
-    a, b, period, segment = (request.args.get(name, "") for name in ("a", "b", "period", "segment"))
-    compared = compare(published_of(app, id_), a, b, period=period or None, segment=segment or None, level=level_asked())
+    published = published_of(app, id_)
+    measured = measure(published, release.summaries(app.store))
+    question = _sides(measured, _arms(published, measured))
+    if not question:
+        raise Incomparable("there is nothing to compare yet: it takes two published periods, or two published segments")
+    compared = compare(published, **{"a": "", "b": "", **question}, level=level_asked())
     return _file(app, f"{id_}-compare", download.of_comparison(compared))
 
 

@@ -67,7 +67,7 @@ _SEGMENTS = (
     "p_holm",
 )
 _COMPARED = (
-    *("metric", "version", "period", "segment", "level", "looks", "a", "a_n", "b", "b_n"),
+    *("metric", "version", "period", "segment", "level", "looks", "a", "a_from", "a_to", "a_n", "b", "b_from", "b_to", "b_n"),
     *("value", "unit", "a_estimate", "a_low", "a_high", "b_estimate", "b_low", "b_high"),
     *("difference", "diff_low", "diff_high", "diff_low_all", "diff_high_all", "p_value", "p_holm", "differs"),
 )
@@ -131,7 +131,7 @@ def of_comparison(comparison: Comparison) -> str:
     """Write what two sides differ in: a line for each value, or for each figure of a number."""
     of = (comparison.id, comparison.version, comparison.period or "", comparison.segment or "", comparison.level)
     looks = "every" if comparison.experiment else "one"  # at which intervals of a difference hold
-    sides = (comparison.a.name, comparison.a.n, comparison.b.name, comparison.b.n)
+    sides = [cell for side in (comparison.a, comparison.b) for cell in (side.name, *_days(side.days), side.n)]
     return _file(
         _COMPARED,
         (

@@ -50,8 +50,12 @@ def coarse(number: float, step: float) -> float:
     return round(number / step) * step if step else float(f"{number:.2g}")
 
 
-def _ends(interval: tuple[float, float], step: float) -> tuple[float, float]:
-    return coarse(interval[0], step), coarse(interval[1], step)
+def coarse_ends(interval: tuple[float, float], step: float) -> tuple[float, float]:
+    """Round the ends of an interval outwards, so that it holds at least as often."""
+    if not step:
+        return coarse(interval[0], step), coarse(interval[1], step)
+    low, high = (digits.outwards(end / step, 0, up=at == 1) * step for at, end in enumerate(interval))
+    return low, high
 
 
 def coarse_number(number: NumberEstimate) -> NumberEstimate:
@@ -59,7 +63,7 @@ def coarse_number(number: NumberEstimate) -> NumberEstimate:
 
     def rounded(value: float, interval: tuple[float, float]) -> tuple[float, tuple[float, float]]:
         step = step_of(digits.stderr(interval))
-        return coarse(value, step), _ends(interval, step)
+        return coarse(value, step), coarse_ends(interval, step)
 
     mean, interval = rounded(number.mean, number.interval)
     geometric = number.geometric_mean
@@ -101,8 +105,8 @@ def _point(point: Point) -> Point:
     return replace(
         point,
         estimate=coarse(point.estimate, step),
-        interval=_ends(point.interval, step),
-        simultaneous=_ends(point.simultaneous, step),
+        interval=coarse_ends(point.interval, step),
+        simultaneous=coarse_ends(point.simultaneous, step),
         n=coarse_count(point.n),
     )
 
@@ -115,8 +119,8 @@ def coarse_row(row: ValueEstimate) -> ValueEstimate:
         n=coarse_count(row.n),
         frequency=coarse(row.frequency, step),
         stderr=_PART * step,  # so many digits as the step has are written
-        interval=_ends(row.interval, step),
-        simultaneous=_ends(row.simultaneous, step),
+        interval=coarse_ends(row.interval, step),
+        simultaneous=coarse_ends(row.simultaneous, step),
         consistent=float("nan"),  # possible shares may be above what is estimated of each group
         count=float(coarse_count(round(abs(row.count)))) if not isnan(row.count) else row.count,
     )

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from deniable_aggregator.answer import figures
-from deniable_aggregator.answer.difference.sentence import planned_in_words, sentence
+from deniable_aggregator.answer.difference.sentence import planned_in_words, sentence, times_in_words
 from deniable_aggregator.answer.model.comparison import (
     Arms,
     ArmSize,
@@ -119,7 +119,8 @@ def compare(
         experiment=arms,
         reason=why or None,
     )
-    return replace(answer, says=sentence(answer, metric.period))
+    times = "" if of_cells else times_in_words(answer.a, answer.b, metric.period)
+    return replace(answer, says=sentence(answer, metric.period), times=times)
 
 
 def _unpublished(sides: _Sides, version: int, a: str, b: str) -> str:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.figures import Measure, distance
+from deniable_aggregator.answer.question import date_range
 from deniable_aggregator.answer.question.side import side_of
 
 if TYPE_CHECKING:
     from deniable.registry import Metric
-    from deniable_aggregator.answer.model.comparison import Comparison, ValueDiffering
+    from deniable_aggregator.answer.model.comparison import Compared, Comparison, ValueDiffering
+    from deniable_aggregator.answer.model.fields import Days
 
 
 _MOST_NAMED = 3  # values that differ
@@ -127,6 +130,36 @@ def sides_in_words(
     if comparison.kind == "segments":
         return figures.group(a), figures.group(b)
     return side_of(a, length).words, side_of(b, length).words
+
+
+def times_in_words(
+    a: Compared,
+    b: Compared,
+    length: str,  # of the metric's periods
+) -> str:
+    """Say which whole periods two times have; empty if these are all that both name, or if a time has none."""
+    times = [(each.days, side_of(each.name, length), _number(each, length)) for each in (a, b)]
+    named = [date_range.number_of(*side.span, length) for _, side, _ in times]
+    is_cut = any(side.is_cut for _, side, _ in times)
+    if not is_cut and [number for _, _, number in times] == named:
+        return ""
+    words = [_periods_of(days, number, of, length) for (days, _, number), of in zip(times, named, strict=True) if days]
+    if len(words) < len(times):
+        return ""
+    part = f" A {length} that is only partly in a side is left out, so no report counts on both sides." if is_cut else ""
+    return f"{figures.beginning(', with '.join(words))}.{part}"
+
+
+def _number(side: Compared, length: str) -> int:
+    """Count the periods of a side; of a first release only the last one is known."""
+    return sum(date_range.number_of(span.first or span.last, span.last, length) for span in side.included)
+
+
+def _periods_of(days: Days, number: int, named: int, length: str) -> str:
+    """Write how many whole periods a side has, of how many, and their days."""
+    if days.first is None:
+        return f"all {length}s up to {figures.brief(str(days.last), 'day')}"
+    return f"{f'{number} of ' * (number < named)}{plural(max(number, named), f'whole {length}')}, {figures.brief_days(days)}"
 
 
 def both_sides(row: ValueDiffering, comparison: Comparison) -> tuple[str, str]:

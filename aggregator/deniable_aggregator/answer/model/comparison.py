@@ -179,3 +179,10 @@ class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(description="What differs most, if anything differs beyond chance, as pages print it; or that nothing is compared"),
     ] = ""
+    times: Annotated[
+        str,
+        Meta(
+            description="Which whole periods and days two times have, in words; empty of segments, and if the times name all of "
+            "them"
+        ),
+    ] = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +12,7 @@ from deniable_aggregator.answer.model.query import MOST_ROWS
 from deniable_aggregator.answer.refusal import IncompatibleMembers, QueryTooLarge, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 class UnknownRange(Refusal):
@@ -70,6 +71,14 @@ class Earlier(NamedTuple):
         return period.of(begins - self.periods * _LENGTHS[self.length], self.length)
 
 
+def number_of(first: str, last: str, length: str) -> int:
+    """Count the periods from one to another."""
+    begins, ends = period.bounds(first, length)[0], period.bounds(last, length)[1]
+    if length == "month":
+        return period.months_between(begins, ends - timedelta(1))
+    return (ends - begins) // _LENGTHS[length]
+
+
 _LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
 JOINT = ".."
 """What stands between the ends of a range."""
@@ -100,9 +109,7 @@ def read(text: tuple[str, ...] | str | None, now: datetime) -> DateRange:
     moments = [_moment(end) for end in (ends[0], ends[-1])]
     too_many = len(ends) > 2  # noqa: PLR2004
     if too_many or None in moments:
-        meant = [_iso(end) for end in ends]
-        instead = RULE if too_many or not all(meant) else f"write {JOINT.join(filter(None, meant))}"
-        raise UnknownRange(f"{written!r} is no range: {instead}")
+        raise UnknownRange(f"{written!r} is no range: {RULE if too_many else advice(ends) or RULE}")
     (first, _), (_, end) = (moment for moment in moments if moment)
     if first >= end:
         raise UnknownRange(f"{ends[0][:_SHOWN]} is after {ends[-1][:_SHOWN]}: write the earlier one first")
@@ -131,22 +138,50 @@ def _last_days(text: str) -> int:
     return days * int(number[:6])
 
 
+def advice(ends: Sequence[str]) -> str:
+    """Say which day, week or month there is not, or how the ends of a range are written; empty if their meaning is not known."""
+    faults = list(filter(None, map(_fault, ends)))
+    if faults:
+        return faults[0]
+    meant = [_meant(ends[0], is_last=False), _meant(ends[-1], is_last=True)]
+    return f"write {JOINT.join(dict.fromkeys(meant))}" if all(meant) else ""
+
+
 _DAY_FIRST = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})")
-_YEAR_FIRST = re.compile(r"(\d{4})[./-](\d{1,2})[./-](\d{1,2})")
+_YEAR_FIRST = re.compile(r"(\d{4})(?:[./-](\d{1,2})(?:[./-](\d{1,2}))?)?")
+_WEEK = re.compile(r"(\d{4})-W(\d{1,2})")
+_MONTHS = 12
 
 
-def _iso(text: str) -> str:
-    """Write a day in the form of ISO 8601; empty if it is not known to be one. With / either number may be the month."""
+def _numbers(text: str) -> list[int]:
+    """Return the year, the month and the day of a text, as far as it has them. With / either number may be the month."""
     if day_first := _DAY_FIRST.fullmatch(text.strip()):
-        year, month, day = reversed([int(each) for each in day_first.groups()])
-    elif year_first := _YEAR_FIRST.fullmatch(text.strip()):
-        year, month, day = (int(each) for each in year_first.groups())
-    else:
+        return [int(each) for each in reversed(day_first.groups())]
+    year_first = _YEAR_FIRST.fullmatch(text.strip())
+    return [int(each) for each in year_first.groups() if each] if year_first else []
+
+
+def _fault(text: str) -> str:
+    """Say why there is no such day, week or month; empty if there is, or if the text is none of these."""
+    if week := _WEEK.fullmatch(text.strip()):
+        year, number = (int(each) for each in week.groups())
+        last = date(max(year, 1), 12, 28).isocalendar().week  # this day is always in the last week
+        return "" if 1 <= number <= last else f"{year} has weeks 01 to {last}"
+    year, month, day = (*_numbers(text), 1, 1, 1)[:3]
+    if not (1 <= month <= _MONTHS):
+        return f"there is no month {month:02}"
+    days = monthrange(max(year, 1), month)[1]
+    return "" if 1 <= day <= days else f"{date(max(year, 1), month, 1):%B} {year} has {days} days"
+
+
+def _meant(text: str, *, is_last: bool) -> str:
+    """Write an end in the form of ISO 8601, a year as its first or its last month; empty if it is not known to be one."""
+    if period.length_of(text):
+        return text
+    year, *others = _numbers(text) or [0]
+    if not year:
         return ""
-    try:
-        return date(year, month, day).isoformat()
-    except ValueError:
-        return ""
+    return "-".join((f"{year:04}", *(f"{each:02}" for each in others or [_MONTHS if is_last else 1])))
 
 
 def _moment(text: str) -> tuple[datetime, datetime] | None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from deniable.registry import period
 from deniable_aggregator.answer import figures
-from deniable_aggregator.answer.question.date_range import JOINT
+from deniable_aggregator.answer.question.date_range import JOINT, advice
 from deniable_aggregator.answer.refusal import UnknownPeriod
 
 _SHOWN = 40  # characters of what was asked for
@@ -21,6 +21,7 @@ class Side(NamedTuple):
     last: str
     words: str  # as people write it
     brief: str  # the same in few letters
+    is_cut: bool = False  # whether other periods lie in it partly
 
     @property
     def span(self) -> tuple[str, str]:
@@ -41,7 +42,10 @@ def side_of(
     """Read a side; raise `UnknownPeriod` if it is none, or has no whole period of the metric."""
     ends = text.split(JOINT)
     lengths = [period.length_of(end) for end in ends]
-    if len(ends) > 2 or "" in lengths:  # noqa: PLR2004
+    too_many = len(ends) > 2  # noqa: PLR2004
+    if not too_many and "" in lengths and (instead := advice(ends)):
+        raise UnknownPeriod(f"{text[:_SHOWN]!r} is no time: {instead}")
+    if too_many or "" in lengths:
         example = period.of(datetime.now(UTC), length)
         rule = f"write a side like {example}, of length {length}, or as a longer time, such as {_RANGE}"
         raise UnknownPeriod(f"{rule}; this is {text[:_SHOWN]!r}")
@@ -51,12 +55,13 @@ def side_of(
     first, last = _whole_periods(begins, ends_at, length)
     if first > last:
         raise UnknownPeriod(f"no whole {length} lies in {text[:_SHOWN]}: {metric} is by {length}")
+    is_cut = (period.bounds(first, length)[0], period.bounds(last, length)[1]) != (begins, ends_at)
     if len(ends) == 1:
-        return Side(first, last, figures.moment(text, lengths[0]), figures.brief(text, lengths[0]))
+        return Side(first, last, figures.moment(text, lengths[0]), figures.brief(text, lengths[0]), is_cut)
     if first == last:
-        return Side(first, last, figures.moment(first, length), figures.brief(first, length))
+        return Side(first, last, figures.moment(first, length), figures.brief(first, length), is_cut)
     words = figures.brief_range(first, last, length)
-    return Side(first, last, words, words)
+    return Side(first, last, words, words, is_cut)
 
 
 def _whole_periods(begins: datetime, ends: datetime, length: str) -> tuple[str, str]:

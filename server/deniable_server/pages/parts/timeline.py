@@ -174,8 +174,7 @@ def picture(
 
 def estimate(point: Point, measure: Measure) -> str:
     """Write an estimate with its interval."""
-    bare = measure._replace(unit="")  # the estimate before has the unit
-    ends = " to ".join(bare.estimate(end, point.interval).removesuffix("%") for end in point.interval)
+    ends = measure._replace(unit="").ends(point.interval).removesuffix("%")  # the estimate before has the unit
     return f"{measure.estimate(point.estimate, point.interval)} ({ends})"
 
 

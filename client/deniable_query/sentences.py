@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deniable_query import digits
-from deniable_query.table import figures_of
+from deniable_query.table import figures_of, side_of
 
 if TYPE_CHECKING:
     from deniable_query.answer import Answer, Row
@@ -48,6 +48,9 @@ def _sentence(row: Row, metric: dict[str, Any]) -> str:
     estimate, low, high = figures_of(row, metric, in_sentence=True)
     interval = f"({100 * float(row['level'] or 0):g}% interval {low} to {high})"
     if unit != "share":
+        if value not in _MEANS and (side := side_of(row, metric)):
+            share = int(value[1:]) if side < 0 else 100 - int(value[1:])
+            return f"At least {share}% of answers are {estimate} {interval}."
         start = f"{_MEANS[value]} is" if value in _MEANS else f"{int(value[1:])}% of answers are at most"
         return f"{start} {estimate} {interval}."
     if metric["unit"] != "share":

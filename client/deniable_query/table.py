@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from itertools import takewhile
 from math import inf
@@ -19,6 +20,7 @@ _DIFFERENCE = {"difference": "DIFFERENCE", "diff_low_all": "LOW, ALL", "diff_hig
 _TREND = {"trend": "TREND", "trend_low": "LOW", "trend_high": "HIGH"}
 _OF_TIME = ("time", "from", "to")
 _MOST_NAMED = 4  # rows
+_QUANTILE = re.compile(r"p\d\d")
 
 
 def lines(answer: Answer) -> list[str]:
@@ -132,7 +134,27 @@ def figures_of(row: Row, metric: dict[str, Any], *, in_sentence: bool = False) -
     if unit != "share":
         least, most = metric["range"] or (-inf, inf)
         cells = [min(max(each, least), most) if isinstance(each, float) else each for each in cells]
-    return figures(*cells, unit=unit, are_possible=in_sentence)
+    texts = figures(*cells, unit=unit, are_possible=in_sentence)
+    return [_one_sided(row, metric, texts, in_sentence=in_sentence), *texts[1:]]
+
+
+def side_of(row: Row, metric: dict[str, Any]) -> int:
+    """Return which end of the range a quantile may be at: -1 the least, 1 the greatest, 0 neither, and of all else."""
+    value, low, high = (row[name] for name in _ESTIMATE)
+    is_quantile = _QUANTILE.fullmatch(str(row["value"])) and row["unit"] != "share" and metric.get("range")
+    if not (is_quantile and isinstance(value, float) and isinstance(low, float) and isinstance(high, float)):
+        return 0
+    least, most = metric["range"]
+    return digits.reached(value, (low, high), (least, most))
+
+
+def _one_sided(row: Row, metric: dict[str, Any], texts: list[str], *, in_sentence: bool) -> str:
+    """Write an estimate; of a quantile that may be at an end of the range only what its band excludes."""
+    side = side_of(row, metric)
+    if not side:
+        return texts[0]
+    most, least = ("at most", "at least") if in_sentence else ("\N{LESS-THAN OR EQUAL TO}", "\N{GREATER-THAN OR EQUAL TO}")
+    return f"{most} {texts[2]}" if side < 0 else f"{least} {texts[1]}"
 
 
 def figures(estimate: Cell, low: Cell, high: Cell, *, unit: str, are_possible: bool = False) -> list[str]:

@@ -105,6 +105,7 @@ def _table(answer: Answer) -> list[list[str]]:
     titles = [*_ESTIMATE.values(), *differences.values(), *(["P, HOLM"] if differences else []), *trends.values(), "REPORTS"]
     table = [[name.upper() for name in names] + titles]
     metrics = {each["id"]: each for each in answer.metrics}
+    lines_with_trend = set()
     for row in answer.rows:
         unit = str(row["unit"] or "")
         # A range of a number has a share, whatever the number's scale is.
@@ -114,6 +115,10 @@ def _table(answer: Answer) -> list[list[str]]:
         cells += figures_of(row, metric)
         for names_of in filter(None, (differences, trends)):
             size, *ends = (row[name] for name in names_of)
+            if names_of is trends:  # rows of several times have it in common, so it is written once
+                line = (*(row[name] for name in names if name not in ("period", "time")), row["metric"], row.get("version"))
+                size, *ends = (None, None, None) if line in lines_with_trend else (size, *ends)
+                lines_with_trend.add(line)
             cells += distances(size, *ends, unit=unit, is_ratio=is_ratio)
             cells += [_number(row["p_holm"])] if names_of is differences else []
         table.append([*cells, "" if row["n"] is None else f"{row['n']:,}"])

@@ -500,6 +500,10 @@ def test_an_experiment_is_asked_for(serve, command):
         expected = served.get("/api/v1/metrics/used/experiment?segment=arm&value=yes&level=0.9").get_json()
         assert query.experiment("arm", value=True)["used"] == expected
         assert [len(arm["looks"]) for arm in query.experiment()["used"]["arms"]] == [2]
+        effect = served.get("/api/v1/metrics/used?level=0.9").get_json()["arms"][0]["says"]
+        assert query.says()["used"][-1] == effect
+        assert effect in command(address, "used", "--level", "0.9")[1].splitlines()
+        assert effect not in query.where(arm="new").says()["used"]
         with pytest.raises(QueryError, match="no experiment on platform"):
             query.experiment("platform")
         with pytest.raises(
@@ -629,6 +633,15 @@ def test_no_sentence_is_of_other_reports_than_the_rows(url, command, words):
     query = Query(url, READ).metric("theme")
     page = {*query.says()["theme"], *query.where(platform="linux").says()["theme"]}
     assert not page & set(out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("words", "segments"),
+    [((), True), (("--value", "dark"), True), (("--by", "platform"), False), (("--where", "platform=linux"), False)],
+)
+def test_the_command_names_the_segments_that_may_be_added(url, command, words, segments):
+    lines = command(url, "theme", *words)[1].splitlines()
+    assert ("Segments: platform. To break rows down, add --by platform." in lines) is segments
 
 
 def test_the_command_adds_a_trend(url, command):

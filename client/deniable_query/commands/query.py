@@ -171,6 +171,7 @@ def _answered(arguments: argparse.Namespace) -> tuple[str, bool]:
         lines = [each for listed in reports.says().values() for each in listed]
         remarks += _about_intervals(answer)
     cells = table.lines(answer) if any(row["n"] is not None for row in answer.rows) else []
+    remarks = (_segments(arguments, answer) if is_answered else []) + remarks
     parts = (lines, _range(answer, arguments.last), cells, remarks)
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part), is_answered
 
@@ -267,6 +268,13 @@ def _about_intervals(answer: Answer) -> list[str]:
         return []
     level = f"{100 * float(answer.rows[0]['level'] or 0):g}% interval"
     return [f"LOW to HIGH: the {level} of a row chosen before looking. Those in the sentences hold for all values at once."]
+
+
+def _segments(arguments: argparse.Namespace, answer: Answer) -> list[str]:
+    """Name the segments that the rows are neither of nor broken down by."""
+    chosen = [*arguments.by, *(each.partition("=")[0] for each in [*arguments.where, arguments.compare or ""])]
+    names = [each for each in answer.metrics[0]["segments"] if each not in chosen]
+    return [f"Segments: {', '.join(names)}. To break rows down, add --by {names[0]}."] if names else []
 
 
 def _reports(arguments: argparse.Namespace) -> Query:

@@ -187,7 +187,7 @@ class Query:
         return {name: each["leading"] for name, each in self._of_each("", "leading", reports).items()}
 
     def says(self) -> dict[str, list[str]]:
-        """Ask of each metric named what its page says of the same range and segment: what it is, what changed, and the trend.
+        """Ask of each metric named what its page says of the same range and segment: the result, changes, trend, experiments.
 
         Raises
         ------
@@ -197,9 +197,11 @@ class Query:
         """
         reports = self._reports("says")
         now, course = self._of_each("", "says", reports), self._of_each("/series", "says", reports)
-        return {
-            name: [each for each in (now[name]["says"], course[name]["says"], course[name]["trend_says"]) if each] for name in now
-        }
+        listed = {}
+        for name, answer in now.items():
+            of_arms = [*(arm["says"] for arm in answer["arms"]), *dict.fromkeys(arm["sizes"] for arm in answer["arms"])]
+            listed[name] = [answer["says"], course[name]["says"], course[name]["trend_says"], *of_arms]
+        return {name: [each for each in words if each] for name, words in listed.items()}
 
     def comparison(self, a: str, b: str) -> dict[str, dict[str, Any]]:
         """Ask of each metric named how two sides differ, with tests of all values together.

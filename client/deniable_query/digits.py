@@ -6,10 +6,6 @@ Whoever asks needs nothing of a server, so these are copies of the aggregator's 
 from __future__ import annotations
 
 from math import ceil, floor, inf, isfinite, log10
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MINUS = "\N{MINUS SIGN}"
 _MOST = 6  # after the point
@@ -45,27 +41,27 @@ def of_share(error: float) -> int:
     return min(max(of_error(100 * error), 0), _MOST_OF_SHARE) if error > 0 else 1
 
 
-def of_numbers(rows: Sequence[tuple[float, tuple[float, float]]]) -> int:
-    """Return the digits after the point of a column of numbers with intervals: those that the shortest interval allows.
+def of_interval(value: float, interval: tuple[float, float]) -> int:
+    """Return the digits after the point of a number that its interval allows; of whole numbers none.
 
-    The largest number has two digits at least. If all are whole numbers, none stands after the point.
+    The larger end of the interval has two digits at least.
 
     Examples
     --------
-    >>> of_numbers([(412.3, (398.0, 431.0)), (1020.0, (900.0, 1100.0))]), of_numbers([(4.0, (4.0, 5.0))])
+    >>> of_interval(412.3, (398.0, 431.0)), of_interval(4.0, (4.0, 5.0))
     (0, 0)
     """
-    errors = [error for _, interval in rows if 0 < (error := abs(stderr(interval))) < inf]
-    digits = max(of_error(min(errors)), _own(max(abs(end) for _, ends in rows for end in ends))) if errors else 2
-    return min(digits, 0) if are_whole(rows) else digits
+    error = abs(stderr(interval))
+    digits = max(of_error(error), _own(max(map(abs, interval)))) if 0 < error < inf else 2
+    return min(digits, 0) if are_whole(value, interval) else digits
 
 
 def of_number(value: float, interval: tuple[float, float]) -> int:
-    """Return the digits after the point of one number: as in a column, but beside an interval without 0 two at least."""
-    digits = of_numbers([(value, interval)])
+    """Return the digits after the point of a number: as `of_interval`, but beside an interval without 0 two digits at least."""
+    digits = of_interval(value, interval)
     if value > 0 and min(interval) > 0:  # on a logarithmic scale the low end is far below half the length
         digits = max(digits, _own(value))
-    return min(digits, 0) if are_whole([(value, interval)]) else digits
+    return min(digits, 0) if are_whole(value, interval) else digits
 
 
 def of_ratio(ratio: float, interval: tuple[float, float]) -> int:
@@ -76,7 +72,7 @@ def of_ratio(ratio: float, interval: tuple[float, float]) -> int:
     >>> of_ratio(0.97, (0.862, 1.1)), of_ratio(2.2, (1.6, 3.9))
     (2, 1)
     """
-    return min(max(of_numbers([(ratio, interval)]), _own(ratio), 0), _MOST)
+    return min(max(of_interval(ratio, interval), _own(ratio), 0), _MOST)
 
 
 def that_shows(end: float, digits: int, *, up: bool, none: float = 0.0) -> int:
@@ -132,7 +128,7 @@ def written_difference(
 
 def of_distance(ends: tuple[float, float], *, is_share: bool) -> int:
     """Return the digits after the point of a difference of numbers, or of shares in points, from its interval."""
-    return of_share(stderr(ends)) if is_share else max(of_numbers([(ends[0], ends)]), 0)
+    return of_share(stderr(ends)) if is_share else max(of_interval(ends[0], ends), 0)
 
 
 def written_distance(ends: tuple[float, float], *, is_share: bool, is_ratio: bool, positive: str = "") -> tuple[str, str]:
@@ -145,9 +141,26 @@ def written_distance(ends: tuple[float, float], *, is_share: bool, is_ratio: boo
     return written_difference(ends, (places, places), positive)
 
 
-def are_whole(rows: Sequence[tuple[float, tuple[float, float]]]) -> bool:
-    """Whether numbers and the ends of their intervals are whole."""
-    return all(float(each).is_integer() for value, ends in rows for each in (value, *ends))
+def reached(value: float, band: tuple[float, float], range_: tuple[float, float]) -> int:
+    """Return which end of the range the band of a quantile reaches: -1 the least, 1 the greatest, 0 neither or both.
+
+    Reports then do not distinguish the quantile from this end, so no digit of it is known. Of whole numbers, digits promise
+    nothing more, so 0.
+
+    Examples
+    --------
+    >>> reached(0.11, (0.0, 0.32), (0.0, 40.0)), reached(0.11, (0.05, 0.32), (0.0, 40.0)), reached(1.0, (0.0, 2.0), (0.0, 9.0))
+    (-1, 0, 0)
+    """
+    if are_whole(value, band):
+        return 0
+    slack = _ROUNDING * abs(range_[1] - range_[0]) if isfinite(range_[1] - range_[0]) else 0.0
+    return int(band[1] >= range_[1] - slack) - int(band[0] <= range_[0] + slack)
+
+
+def are_whole(value: float, interval: tuple[float, float]) -> bool:
+    """Whether a number and the ends of its interval are whole."""
+    return all(float(each).is_integer() for each in (value, *interval))
 
 
 def _own(value: float) -> int:

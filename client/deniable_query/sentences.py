@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deniable_query import digits
-from deniable_query.table import figures_of
+from deniable_query.table import figures_of, side_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from deniable_query.answer import Answer, Row
 
 _MOST = 4  # rows; of more the table says it better
@@ -23,7 +25,7 @@ def sentences(answer: Answer) -> list[str]:
         return []
     segments = segments_of(answer)
     metrics = {each["id"]: each for each in answer.metrics}
-    says = [f"{_reports(row, segments)}{_sentence(row, metrics[str(row['metric'])])}" for row in rows]
+    says = [f"{prefix_of(row, segments)}{_sentence(row, metrics[str(row['metric'])])}" for row in rows]
     return list(dict.fromkeys(says))  # several rows of a group may say together that they detect nothing
 
 
@@ -33,7 +35,8 @@ def segments_of(answer: Answer) -> list[str]:
     return names[names.index("to") + 1 : names.index("value")] if "value" in names else []
 
 
-def _reports(row: Row, segments: list[str]) -> str:
+def prefix_of(row: Row, segments: list[str]) -> str:
+    """Name the segments of a row before what is said of it."""
     named = [f"{name}={row[name]}" for name in segments if row.get(name)]
     return f"{', '.join(named)}: " if named else ""
 
@@ -48,6 +51,9 @@ def _sentence(row: Row, metric: dict[str, Any]) -> str:
     estimate, low, high = figures_of(row, metric, in_sentence=True)
     interval = f"({100 * float(row['level'] or 0):g}% interval {low} to {high})"
     if unit != "share":
+        if value not in _MEANS and (side := side_of(row, metric)):
+            share = int(value[1:]) if side < 0 else 100 - int(value[1:])
+            return f"At least {share}% of answers are {estimate} {interval}."
         start = f"{_MEANS[value]} is" if value in _MEANS else f"{int(value[1:])}% of answers are at most"
         return f"{start} {estimate} {interval}."
     if metric["unit"] != "share":
@@ -85,7 +91,7 @@ def differences(
     words = []
     for row in sure[:_MOST_DIFFERENT]:
         beside = f"with {segment} {row[segment]} than with {value}" if value else "than in the time before"
-        words.append(f"{_reports(row, others)}{_differs(row, metrics[str(row['metric'])], beside)}")
+        words.append(f"{prefix_of(row, others)}{_differs(row, metrics[str(row['metric'])], beside)}")
     more = len(sure) - _MOST_DIFFERENT
     return [*words, f"{more} more {'differs' if more == 1 else 'differ'}."] if more > 0 else words
 
@@ -98,16 +104,21 @@ def holds_none(row: Row, *, is_ratio: bool) -> bool:
 
 def _differs(row: Row, metric: dict[str, Any], beside: str) -> str:
     """Say of a row that differs which way, and by how much: between the ends of the interval of all differences at once."""
-    value, unit, of_share = str(row["value"]), str(row["unit"]), row["unit"] == "share"
+    unit, of_share = str(row["unit"]), row["unit"] == "share"
     is_ratio = not of_share and metric["scale"] == "log"
     is_more = float(row["difference"] or 0) > (1 if is_ratio else 0)
-    if of_share:
-        subject = f"\u201c{value}\u201d is" if metric["unit"] == "share" else f"An answer {_range(value)} {metric['unit']} is"
-        verb = f"{'more' if is_more else 'less'} frequent"
-    else:
-        subject = f"{_MEANS[value]} is" if value in _MEANS else f"The {value[1:]}% quantile is"
-        verb = "higher" if is_more else "lower"
-    return f"{subject} {verb} {beside}, by {_size(row, unit, is_ratio=is_ratio, is_more=is_more)}."
+    verb = f"{'more' if is_more else 'less'} frequent" if of_share else "higher" if is_more else "lower"
+    subject = subject_of(row, metric)
+    subject = f"{subject[0].upper()}{subject[1:]}"
+    return f"{subject} is {verb} {beside}, by {_size(row, unit, is_ratio=is_ratio, is_more=is_more)}."
+
+
+def subject_of(row: Row, metric: Mapping[str, Any]) -> str:
+    """Write what a row estimates as it stands within a sentence."""
+    value = str(row["value"])
+    if row["unit"] == "share":
+        return f"\u201c{value}\u201d" if metric["unit"] == "share" else f"an answer {_range(value)} {metric['unit']}"
+    return f"the {_MEANS[value][4:]}" if value in _MEANS else f"the {value[1:]}% quantile"
 
 
 def _size(row: Row, unit: str, *, is_ratio: bool, is_more: bool) -> str:

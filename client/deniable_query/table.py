@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from itertools import takewhile
 from math import inf
@@ -19,6 +20,7 @@ _DIFFERENCE = {"difference": "DIFFERENCE", "diff_low_all": "LOW, ALL", "diff_hig
 _TREND = {"trend": "TREND", "trend_low": "LOW", "trend_high": "HIGH"}
 _OF_TIME = ("time", "from", "to")
 _MOST_NAMED = 4  # rows
+_QUANTILE = re.compile(r"p\d\d")
 
 
 def lines(answer: Answer) -> list[str]:
@@ -103,6 +105,7 @@ def _table(answer: Answer) -> list[list[str]]:
     titles = [*_ESTIMATE.values(), *differences.values(), *(["P, HOLM"] if differences else []), *trends.values(), "REPORTS"]
     table = [[name.upper() for name in names] + titles]
     metrics = {each["id"]: each for each in answer.metrics}
+    lines_with_trend = set()
     for row in answer.rows:
         unit = str(row["unit"] or "")
         # A range of a number has a share, whatever the number's scale is.
@@ -112,6 +115,10 @@ def _table(answer: Answer) -> list[list[str]]:
         cells += figures_of(row, metric)
         for names_of in filter(None, (differences, trends)):
             size, *ends = (row[name] for name in names_of)
+            if names_of is trends:  # rows of several times have it in common, so it is written once
+                line = (*(row[name] for name in names if name not in ("period", "time")), row["metric"], row.get("version"))
+                size, *ends = (None, None, None) if line in lines_with_trend else (size, *ends)
+                lines_with_trend.add(line)
             cells += distances(size, *ends, unit=unit, is_ratio=is_ratio)
             cells += [_number(row["p_holm"])] if names_of is differences else []
         table.append([*cells, "" if row["n"] is None else f"{row['n']:,}"])
@@ -132,7 +139,27 @@ def figures_of(row: Row, metric: dict[str, Any], *, in_sentence: bool = False) -
     if unit != "share":
         least, most = metric["range"] or (-inf, inf)
         cells = [min(max(each, least), most) if isinstance(each, float) else each for each in cells]
-    return figures(*cells, unit=unit, are_possible=in_sentence)
+    texts = figures(*cells, unit=unit, are_possible=in_sentence)
+    return [_one_sided(row, metric, texts, in_sentence=in_sentence), *texts[1:]]
+
+
+def side_of(row: Row, metric: dict[str, Any]) -> int:
+    """Return which end of the range a quantile may be at: -1 the least, 1 the greatest, 0 neither, and of all else."""
+    value, low, high = (row[name] for name in _ESTIMATE)
+    is_quantile = _QUANTILE.fullmatch(str(row["value"])) and row["unit"] != "share" and metric.get("range")
+    if not (is_quantile and isinstance(value, float) and isinstance(low, float) and isinstance(high, float)):
+        return 0
+    least, most = metric["range"]
+    return digits.reached(value, (low, high), (least, most))
+
+
+def _one_sided(row: Row, metric: dict[str, Any], texts: list[str], *, in_sentence: bool) -> str:
+    """Write an estimate; of a quantile that may be at an end of the range only what its band excludes."""
+    side = side_of(row, metric)
+    if not side:
+        return texts[0]
+    most, least = ("at most", "at least") if in_sentence else ("\N{LESS-THAN OR EQUAL TO}", "\N{GREATER-THAN OR EQUAL TO}")
+    return f"{most} {texts[2]}" if side < 0 else f"{least} {texts[1]}"
 
 
 def figures(estimate: Cell, low: Cell, high: Cell, *, unit: str, are_possible: bool = False) -> list[str]:

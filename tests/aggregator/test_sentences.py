@@ -239,11 +239,8 @@ def test_what_is_said_of_changes(differs, ends, text):
     assert words == f"{text}{family if any(differs) else ''}"
 
 
-def test_a_column_has_one_number_of_digits():
-    """Of the shortest interval; whole numbers have none, and a wide interval alone would round further."""
-    rows = [(12.34, (11.9, 12.8)), (150.26, (120.0, 181.5))]
-    digits = rounding.of_numbers(rows)
-    assert [figures.number(*row, "ms", digits) for row in rows] == ["12.3\u202fms", "150.3\u202fms"]
-    assert figures.number(*rows[1], "ms") == "150\u202fms"
-    assert rounding.of_numbers([(4.0, (3.0, 5.0)), (7.0, (6.0, 9.0))]) == 0
-    assert rounding.of_numbers([(1.0, (1.0, 1.0)), (1.5, (1.5, 1.5))]) == 2
+def test_each_number_has_the_digits_of_its_own_interval():
+    """Whole numbers have none after the point."""
+    assert figures.number(150.26, (120.0, 181.5), "ms") == "150\u202fms"
+    assert rounding.of_number(4.0, (3.0, 5.0)) == 0
+    assert rounding.of_number(1.5, (1.5, 1.5)) == 2

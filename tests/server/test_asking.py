@@ -32,10 +32,11 @@ from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.model.metric import Listed
 from deniable_aggregator.store import schema
 from deniable_query import Answer, Metric, Query, QueryError, digits, table
-from deniable_query.commands.query import _about_differences, trends_by_segment
+from deniable_query.commands.query import _about_differences
 from deniable_query.commands.query import query as command_query
 from deniable_query.sentences import differences, sentences
 from deniable_query.table import lines, remarks_of
+from deniable_query.trends import trends_by_segment
 
 from .conftest import READ
 from .test_rows import NOW, RANGE, ask, day, filled, send, shop  # noqa: F401 - fixtures
@@ -499,6 +500,10 @@ def test_an_experiment_is_asked_for(serve, command):
         expected = served.get("/api/v1/metrics/used/experiment?segment=arm&value=yes&level=0.9").get_json()
         assert query.experiment("arm", value=True)["used"] == expected
         assert [len(arm["looks"]) for arm in query.experiment()["used"]["arms"]] == [2]
+        effect = served.get("/api/v1/metrics/used?level=0.9").get_json()["arms"][0]["says"]
+        assert query.says()["used"][-1] == effect
+        assert effect in command(address, "used", "--level", "0.9")[1].splitlines()
+        assert effect not in query.where(arm="new").says()["used"]
         with pytest.raises(QueryError, match="no experiment on platform"):
             query.experiment("platform")
         with pytest.raises(
@@ -628,6 +633,15 @@ def test_no_sentence_is_of_other_reports_than_the_rows(url, command, words):
     query = Query(url, READ).metric("theme")
     page = {*query.says()["theme"], *query.where(platform="linux").says()["theme"]}
     assert not page & set(out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("words", "segments"),
+    [((), True), (("--value", "dark"), True), (("--by", "platform"), False), (("--where", "platform=linux"), False)],
+)
+def test_the_command_names_the_segments_that_may_be_added(url, command, words, segments):
+    lines = command(url, "theme", *words)[1].splitlines()
+    assert ("Segments: platform. To break rows down, add --by platform." in lines) is segments
 
 
 def test_the_command_adds_a_trend(url, command):
@@ -835,7 +849,7 @@ def test_the_command_says_how_a_share_above_a_limit_is_asked(url, command):
 
 
 def test_the_command_says_the_trend_of_each_segment(url, command):
-    """Together they hold at the level asked for. Beside rows of one answer there is none, for it may be of others."""
+    """Together they hold at the level asked for. Beside rows of one answer it is the trend of this answer."""
     out = command(url, "theme", "--by", "platform", "--trend")[1]
     linux = Query(url, READ).metric("theme").where(platform="linux")
     *_, says = linux.says()["theme"]
@@ -847,7 +861,10 @@ def test_the_command_says_the_trend_of_each_segment(url, command):
     *_, says = linux.level(0.95).says()["theme"]
     assert listed[0] == f"platform=linux: {says}"
     assert listed[-1] == "What is said of these 2 trends holds together at 90%: each has a level of 95%."
-    assert "beyond chance" not in command(url, "theme", "--by", "platform", "--trend", "--value", "dark")[1]
+    out = command(url, "theme", "--by", "platform", "--trend", "--value", "dark")[1]
+    assert re.search(
+        r"^platform=linux: (On average|No trend beyond chance of) “dark”.* points a day \(95% interval\)\.$", out, re.MULTILINE
+    )
 
 
 def test_the_command_says_what_a_store_is(serve, command):

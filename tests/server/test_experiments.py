@@ -154,6 +154,20 @@ def test_the_page_says_how_the_arms_differ(shop):
     assert 'class="changed arm"' not in page(shop, "theme?segment=platform=linux")
 
 
+def test_a_query_says_of_arms_what_the_page_says(shop):
+    """In all time, in a period and in a range; nothing of a segment."""
+    for parameters, words in (
+        ("", ""),
+        (f"period={week(2)}", f"period={week(2)}"),
+        (f"date_range={week(2)}", f"range={week(2)}"),
+    ):
+        arms = shop.get(f"/api/v1/metrics/size?{parameters}").get_json()["arms"]
+        sentences = re.findall(r'<p class="changed arm">([^<]*) <a', page(shop, f"size?{words}"))
+        assert [each["says"] for each in arms] == sentences
+        assert [(each["a"], each["b"]) for each in arms] == [("arm=control", "arm=large")]
+    assert shop.get("/api/v1/metrics/size?segment=arm=large").get_json()["arms"] == []
+
+
 @pytest.mark.parametrize("address", ["range={}", "range=2020-01"])
 def test_under_a_range_of_time_sentences_about_arms_say_that_they_are_of_the_whole_experiment(shop, address):
     """Arms are compared over all reports, whatever range the page is of; also where nothing of it is published."""

@@ -28,12 +28,33 @@ class Measure(NamedTuple):
     unit: str = ""  # of a number
     scale: str = "linear"  # of a number: "linear", or "log", where a difference is a ratio
     range: tuple[float, float] = (-inf, inf)  # of a number: the least and the greatest that is possible
+    is_quantile: bool = False  # of a number: whether its interval is a band
 
     def estimate(self, value: float, interval: tuple[float, float]) -> str:
         """Write an estimate with as many digits as its interval allows: a number as far as it is possible, a share unbiased."""
         if self.is_share:
             return share(value, stderr(interval))
+        if self.reaches(value, interval):
+            return self.one_sided(value, interval, "\N{LESS-THAN OR EQUAL TO}", "\N{GREATER-THAN OR EQUAL TO}")
         return number(possible(value, self.range), self._within(interval), self.unit)
+
+    def reaches(self, value: float, interval: tuple[float, float]) -> int:
+        """Return which end of the range a quantile may be at: -1 the least, 1 the greatest, 0 neither."""
+        return digits.reached(value, self._within(interval), self.range) if self.is_quantile else 0
+
+    def one_sided(
+        self,
+        value: float,
+        interval: tuple[float, float],
+        most: str = "at most",
+        least: str = "at least",
+    ) -> str:
+        """Write a number; of a quantile that may be at an end of the range only what its band excludes."""
+        side = self.reaches(value, interval)
+        if not side:
+            return self.estimate(value, interval)
+        low, high = number_ends(self._within(interval), self.unit)
+        return f"{most} {high}" if side < 0 else f"{least} {low}{_THIN + self.unit if self.unit else ''}"
 
     def possible(self, value: float, interval: tuple[float, float]) -> str:
         """Write an estimate in a sentence: a share, too, as far as it is possible."""
@@ -136,7 +157,6 @@ def number(
     value: float,
     interval: tuple[float, float],
     unit: str = "",
-    places: int | None = None,  # digits after the point, of the column where it stands; None: its own
 ) -> str:
     """Write a number with its unit, and with as many digits as its interval allows.
 
@@ -149,11 +169,11 @@ def number(
     >>> number(1.04, (1.04, 7200.0), "s")
     '1.0\u202fs'
     """
-    text = digits.written(value, digits.of_number(value, interval) if places is None else places)
+    text = digits.written(value, digits.of_number(value, interval))
     return f"{text}{_THIN + unit if unit else ''}"
 
 
-def number_ends(interval: tuple[float, float], unit: str = "", places: int | None = None) -> tuple[str, str]:
+def number_ends(interval: tuple[float, float], unit: str = "") -> tuple[str, str]:
     """Write the ends of the interval of a number, rounded outwards, the second one with the unit.
 
     Examples
@@ -161,7 +181,7 @@ def number_ends(interval: tuple[float, float], unit: str = "", places: int | Non
     >>> number_ends((398.2, 431.3), "ms")
     ('398', '432\u202fms')
     """
-    first, last = (digits.of_number(end, interval) if places is None else places for end in interval)
+    first, last = (digits.of_number(end, interval) for end in interval)
     low, high = digits.written_ends(interval, (first, last))
     return low, f"{high}{_THIN + unit if unit else ''}"
 

@@ -19,6 +19,7 @@ class Figure(NamedTuple):
     name: str  # what it is, such as `Median`
     value: float
     interval: tuple[float, float]
+    is_quantile: bool = False
 
 
 def headline(
@@ -41,10 +42,21 @@ def _sentence(measured: Estimates, level: float) -> str:
 
 def in_words(number: NumberEstimate, figure: Figure, level: float) -> str:
     """Say what a figure of a number is, with its interval."""
-    name, value, ends = figure
     place = "" if number.unit else "position "
-    low, high = figures.number_ends(ends, number.unit)
-    return f"The {name.lower()} is {place}{figures.number(value, ends, number.unit)} ({figures.interval(level)} {low} to {high})."
+    low, high = figures.number_ends(figure.interval, number.unit)
+    return f"The {figure.name.lower()} is {place}{written(number, figure)} ({figures.interval(level)} {low} to {high})."
+
+
+def written(number: NumberEstimate, figure: Figure) -> str:
+    """Write a figure of a number with its unit."""
+    if not figure.is_quantile:
+        return figures.number(figure.value, figure.interval, number.unit)
+    return quantile_measure(number).one_sided(figure.value, figure.interval)
+
+
+def quantile_measure(number: NumberEstimate) -> figures.Measure:
+    """Return what the quantiles of a number are written by."""
+    return figures.Measure(is_share=False, unit=number.unit, range=number.range, is_quantile=True)
 
 
 def figures_of(number: NumberEstimate) -> list[Figure]:
@@ -53,7 +65,7 @@ def figures_of(number: NumberEstimate) -> list[Figure]:
     if isnan(geometric.value if geometric else number.mean):
         return []
     medians = [each for each in number.quantiles if each.share == 0.5 and each.resolved]  # noqa: PLR2004
-    listed = [Figure("Median", each.value, each.interval) for each in medians]
+    listed = [Figure("Median", each.value, each.interval, is_quantile=True) for each in medians]
     if geometric:
         listed.append(_possible(number, "Geometric mean", geometric.value, geometric.interval))
     if not isnan(number.mean):

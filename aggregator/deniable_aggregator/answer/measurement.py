@@ -110,6 +110,7 @@ def measure(
         warnings=_warnings(version.declared, numbers.estimates) if cell else [],
         merged=merged(list(zip(selections, readings, strict=True)), level),
         earlier=[] if segment or dates else earlier(published, period, level),
+        arms=[],  # of them `over_time.arms` knows more
         says=headline(numbers, so_far(selection.days, selection.updated), level),
         reason=None
         if first.n

@@ -12,7 +12,8 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from deniable_query import VARIABLES, Query, QueryError, table
-from deniable_query.sentences import differences, holds_none, segments_of, sentences
+from deniable_query.sentences import differences, holds_none, sentences
+from deniable_query.trends import trends, trends_by_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,6 @@ _LONGER = re.compile(r"([1-9]\d{0,3}) ?(m|mo|months?|y|years?)")
 _DAYS = {"m": 30, "mo": 30, "month": 30, "months": 30, "y": 365, "year": 365, "years": 365}
 _COLUMNS = "https://deniable.github.io/deniable/reference/columns/"
 _PREVIOUS = "previous"
-_MOST_TRENDS = 8  # segments whose trends are said: each is asked for
 _SEVERAL = 2  # values, whose intervals may hold together
 
 
@@ -161,36 +161,19 @@ def _answered(arguments: argparse.Namespace) -> tuple[str, bool]:
         lines = differences(answer, arguments.compare) + _experiment(arguments, answer) + _about_differences(answer)
     elif arguments.value or any(name != "time" for name in arguments.by):
         lines = sentences(answer)
-        lines += trends_by_segment(reports, answer) if arguments.trend and not arguments.value else []
+        if arguments.trend:
+            lines += (
+                trends(answer, lambda level: rows.level(level).answer())
+                if arguments.value
+                else trends_by_segment(reports, answer)
+            )
     else:  # what the page of the metric says
         lines = [each for listed in reports.says().values() for each in listed]
         remarks += _about_intervals(answer)
     cells = table.lines(answer) if any(row["n"] is not None for row in answer.rows) else []
+    remarks = (_segments(arguments, answer) if is_answered else []) + remarks
     parts = (lines, _range(answer, arguments.last), cells, remarks)
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part), is_answered
-
-
-def trends_by_segment(
-    reports: Query,  # without a breakdown
-    answer: Answer,
-) -> list[str]:
-    """Say what the page of each segment says of its trend, if there are few: what is said of all of them holds together."""
-    names = segments_of(answer)
-    cells = dict.fromkeys(tuple(str(row[name]) for name in names) for row in answer.rows if row.get("trend") is not None)
-    if not names or not cells or len(cells) > _MOST_TRENDS:
-        return []
-    level = float(next(row["level"] for row in answer.rows if row.get("level") is not None) or 0)
-    own = 1 - (1 - level) / len(cells)
-    says = {}
-    for cell in cells:
-        query = reports.level(own).where(**dict(zip(names, cell, strict=True)))
-        (listed,) = query.says().values()
-        says[", ".join(f"{name}={value}" for name, value in zip(names, cell, strict=True))] = listed[-1]
-    lines = [f"{cell}: {text}" for cell, text in says.items()]
-    if len(cells) > 1:
-        together = f"What is said of these {len(cells)} trends holds together at {100 * level:g}%"
-        lines.append(f"{together}: each has a level of {100 * own:.4g}%.")
-    return lines
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -285,6 +268,13 @@ def _about_intervals(answer: Answer) -> list[str]:
         return []
     level = f"{100 * float(answer.rows[0]['level'] or 0):g}% interval"
     return [f"LOW to HIGH: the {level} of a row chosen before looking. Those in the sentences hold for all values at once."]
+
+
+def _segments(arguments: argparse.Namespace, answer: Answer) -> list[str]:
+    """Name the segments that the rows are neither of nor broken down by."""
+    chosen = [*arguments.by, *(each.partition("=")[0] for each in [*arguments.where, arguments.compare or ""])]
+    names = [each for each in answer.metrics[0]["segments"] if each not in chosen]
+    return [f"Segments: {', '.join(names)}. To break rows down, add --by {names[0]}."] if names else []
 
 
 def _reports(arguments: argparse.Namespace) -> Query:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice
 from math import exp, isnan
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,16 +13,13 @@ from deniable.registry import period
 from deniable_aggregator.answer import digits, figures
 from deniable_aggregator.answer.difference.sentence import beside as beside_name
 from deniable_aggregator.answer.difference.sentence import (
-    clearness,
     is_of_shares,
     measure_of,
     name_of,
-    of_arm,
     sides_in_words,
 )
 from deniable_aggregator.answer.figures import distance
 from deniable_aggregator.answer.over_time.changes import COMPARED
-from deniable_aggregator.answer.over_time.looks import arm_comparisons, arm_pairs, scope_of
 from deniable_aggregator.answer.question.date_range import JOINT
 from deniable_aggregator.answer.question.side import side_of
 from deniable_aggregator.answer.refusal import Refusal
@@ -36,7 +33,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.answer.model.fields import Span
     from deniable_aggregator.answer.model.metric import Measurement
     from deniable_aggregator.answer.question.side import Side
-    from deniable_aggregator.answer.select import Published
 
 _MOST_TOGETHER = {"hour": 168, "day": 28, "week": 8, "month": 3}
 """How many periods are compared together with as many before."""
@@ -89,16 +85,6 @@ class ComparisonView:
     ends: tuple[str, str]  # what the left and the right end of the picture stand for
     wider: bool  # whether intervals of all differences at once differ from those of one
     beyond: bool  # whether the test finds a difference although its interval of all at once holds none
-
-
-class Arm(NamedTuple):
-    """What a page says of an arm of an experiment."""
-
-    sentence: str  # how it differs from the base
-    # a, b: the segments of the base and of the arm
-    a: str
-    b: str
-    sizes: str  # a warning if arms have other sizes than declared, else empty
 
 
 def default_sides(measured: Measurement) -> tuple[str, str] | None:
@@ -229,24 +215,6 @@ def _values(segment: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in segment.split(","))
 
 
-def arms(
-    published: Sequence[Published],
-    period: str | None,  # the page shows
-    level: float,
-    *,
-    ranged: bool,  # whether the page is of a range of time, which arms are not: their sentences then say it
-) -> list[Arm]:
-    """Compare the arms of each experiment of a metric with their base, as far as they are published, in words."""
-    listed = []
-    for comparison in arm_comparisons(published, arm_pairs(published[0]), level, period):
-        sizes = comparison.experiment.sizes if comparison.experiment else None
-        sentence = _arm_sentence(comparison)
-        begin = f"{scope_of([comparison])}: " if ranged else ""
-        of_sizes = f"{begin}{sizes.says}" if sizes and sizes.says else ""
-        listed.append(Arm(f"{begin}{sentence}", comparison.a.name, comparison.b.name, of_sizes))
-    return listed
-
-
 def view(
     comparison: Comparison,
     length: str,  # of the metric's periods
@@ -316,16 +284,6 @@ def _columns(comparison: Comparison, length: str) -> tuple[str, str]:
     if comparison.kind != "segments":
         return side_of(first, length).brief, side_of(second, length).brief
     return beside_name(second, first), beside_name(first, second)
-
-
-def _arm_sentence(comparison: Comparison) -> str:
-    """Say of the value whose difference is clearest whether the arm has an effect, and how many more differ."""
-    rows = [row for row in comparison.differences if row.value is not False]
-    differing = [row for row in rows if row.differs]
-    most = min(differing or rows, key=partial(clearness, scale=comparison.scale))
-    more = len(differing) - 1
-    others = f" {more} more {'value differs' if more == 1 else 'values differ'}." if more > 0 else ""
-    return f"{of_arm(most, comparison)}{others}"
 
 
 def _row(

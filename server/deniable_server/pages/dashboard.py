@@ -28,6 +28,7 @@ from deniable_aggregator.answer.difference import compare
 from deniable_aggregator.answer.difference.sentence import planned_in_words
 from deniable_aggregator.answer.measurement import measure
 from deniable_aggregator.answer.over_time import looks
+from deniable_aggregator.answer.over_time.arms import arms_of
 from deniable_aggregator.answer.question.date_range import JOINT
 from deniable_aggregator.answer.readings.numbers_differing import alone
 from deniable_aggregator.answer.refusal import Incomparable, Refusal
@@ -100,7 +101,7 @@ def metric(id_: str) -> BaseResponse:
         address = url_for(".metric", id_=id_)
         return redirect(f"{address}?{urlencode({**question, 'range': data.range.text})}", 303)
     measured = data.measured
-    arms = [] if data.segment else comparison_page.arms(data.published, data.period, data.level, ranged=bool(data.range.text))
+    arms = arms_of(data.published, data.period, data.segment, data.level, ranged=bool(data.range.text))
     facts = asdict(measured) | {"name": id_, "merged": metric_page.pooled(measured.merged), "arms": arms}
     facts["withheld"] = metric_page.withheld(data.published, measured.version, data.period)
     facts["earlier"] = [metric_page.before(each, data.level) for each in measured.earlier]

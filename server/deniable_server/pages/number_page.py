@@ -7,14 +7,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable_aggregator.answer import digits, figures
-from deniable_aggregator.answer.headline import figures_of
+from deniable_aggregator.answer.headline import figures_of, quantile_measure, written
 from deniable_server.pages.parts import chart
 from deniable_server.pages.parts.chart import Scale
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from deniable_aggregator.answer.model.number import NumberEstimate, NumberPart
+    from deniable_aggregator.answer.model.number import NumberEstimate, NumberPart, QuantileEstimate
     from deniable_server.pages.parts.chart import Tick
 
 VIEWS = ("density", "cumulative")
@@ -27,6 +27,11 @@ _WORDS = {
     0.9: "one in ten is above",
     0.95: "one in twenty is above",
     0.99: "one in a hundred is above",
+}
+# How a sentence says that answers are below or above a quantile, by the end of the range that the quantile may be at.
+_BY_END = {
+    0.5: {0: "half of the answers are below", -1: "at least half of the answers are", 1: "at least half of the answers are"},
+    0.9: {0: "one in ten is above", -1: "at least nine in ten are", 1: "at least one in ten is"},
 }
 _HEIGHTS = {0.5: 0, 0.9: 42, 0.95: 64}  # of the notes in the picture, in percent from the top, by the quantile that they name
 _NAMED = {0.5: "median", 0.9: "90% quantile"}
@@ -114,27 +119,24 @@ def view(
     low, high = number.range if everything else _needed(number)
     scale = chart.number_scale(low, high, is_log=number.scale == "log")
 
-    def figure(name: str, value: float, interval: tuple[float, float]) -> Figure:
-        return Figure(
-            name,
-            figures.number(value, interval, number.unit),
-            *figures.number_ends(interval, number.unit),
-            scale.across(value),
-            (scale.across(interval[0]), scale.across(interval[1])),
-            (value, *interval),
+    listed = [
+        Figure(
+            each.name,
+            written(number, each),
+            *figures.number_ends(each.interval, number.unit),
+            scale.across(each.value),
+            (scale.across(each.interval[0]), scale.across(each.interval[1])),
+            (each.value, *each.interval),
         )
-
-    listed = [figure(*each) for each in figures_listed]
-    resolved = [(each.value, each.interval) for each in number.quantiles if each.resolved]
-    # On a logarithmic scale a row has digits of its own, because the numbers of a column differ by many factors.
-    places = digits.of_numbers(resolved) if resolved and number.scale == "linear" else None
-
+        for each in figures_listed
+    ]
+    measure = quantile_measure(number)
     table = tuple(
         Quantile(
             f"{100 * quantile.share:g}%",
-            figures.number(quantile.value, quantile.interval, number.unit, places),
-            " to ".join(figures.number_ends(quantile.interval, number.unit, places)),
-            _WORDS.get(quantile.share, "") if quantile.resolved else "not resolved",
+            measure.estimate(quantile.value, quantile.interval),
+            measure.ends(quantile.interval),
+            _in_words(measure, quantile),
             quantile.resolved,
             scale.across(quantile.value),
             (scale.across(quantile.interval[0]), scale.across(quantile.interval[1])),
@@ -191,28 +193,37 @@ def _portion(part: NumberPart, low: float, high: float) -> float:
     return max(min(part.high, high) - max(part.low, low), 0.0) / (part.high - part.low)
 
 
-def _measure(number: NumberEstimate) -> figures.Measure:
-    return figures.Measure(is_share=False, unit=number.unit, range=number.range)
-
-
 def _ends(ends: tuple[float, float], unit: str) -> str:
     low, high = (f"{end:,.6g}".replace("-", digits.MINUS) for end in ends)
     return f"{low} to {high} {unit}".rstrip()
 
 
 def _says(number: NumberEstimate) -> str:
-    """Say below which number half of the answers are, and above which one in ten is."""
-    measure = _measure(number)
-    resolved = {each.share: measure.estimate(each.value, each.interval) for each in number.quantiles if each.resolved}
+    """Say below which number half of the answers are, and above which one in ten is; what their bands say at an end."""
+    measure = quantile_measure(number)
+    resolved = {each.share: each for each in number.quantiles if each.resolved}
     if 0.5 not in resolved or not number.unit:  # noqa: PLR2004
         return ""
-    far = f", and one in ten is above {resolved[0.9]}" if 0.9 in resolved else ""  # noqa: PLR2004
-    return f"Half of the answers are below {resolved[0.5]}{far}"
+    parts = [
+        f"{words[measure.reaches(quantile.value, quantile.interval)]} {measure.one_sided(quantile.value, quantile.interval)}"
+        for share, words in _BY_END.items()
+        if (quantile := resolved.get(share))
+    ]
+    return figures.beginning(", and ".join(parts))
+
+
+def _in_words(measure: figures.Measure, quantile: QuantileEstimate) -> str:
+    if not quantile.resolved:
+        return "not resolved"
+    if side := measure.reaches(quantile.value, quantile.interval):
+        share = quantile.share if side < 0 else 1 - quantile.share
+        return f"{100 * share:g}% or more are here or {'below' if side < 0 else 'above'}"
+    return _WORDS.get(quantile.share, "")
 
 
 def _detail(number: NumberEstimate, listed: Sequence[Figure]) -> str:
     """Say between which numbers these lie."""
-    measure = _measure(number)
+    measure = quantile_measure(number)
     bands = {each.share: measure.ends(each.interval) for each in number.quantiles if each.resolved}
     between = [f"the {name} between {bands[share].replace(' to ', ' and ')}" for share, name in _NAMED.items() if share in bands]
     mean = next((each for each in listed if each.name != "Median" and "ean" in each.name), None)

@@ -66,6 +66,15 @@ class ArmOrder(Struct, frozen=True, forbid_unknown_fields=True):
     says: Annotated[str, Meta(description="The same in a sentence")]
 
 
+class Arm(Struct, frozen=True, forbid_unknown_fields=True):
+    """What pages say of an arm of an experiment."""
+
+    a: Annotated[str, Meta(description="The base, as a segment")]
+    b: Annotated[str, Meta(description="The arm, as a segment")]
+    says: Annotated[str, Meta(description="Whether the arm has an effect, which way, and by how much; it holds at every look")]
+    sizes: Annotated[str, Meta(description="A warning if arms have other sizes than declared; else empty")]
+
+
 class ExperimentAnswer(Experiment, frozen=True, forbid_unknown_fields=True):
     """An experiment on a metric."""
 

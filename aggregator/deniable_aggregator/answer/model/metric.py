@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from deniable.registry.period import LENGTHS
+from deniable_aggregator.answer.model.experiment import Arm
 from deniable_aggregator.answer.model.fields import Count, Days, Moment, Number, Simulated, Span, Trial
 from deniable_aggregator.answer.model.number import NumberEstimate
 from deniable_aggregator.answer.model.shares import (
@@ -201,6 +202,13 @@ class Measurement(Latest, frozen=True, forbid_unknown_fields=True):
         Meta(
             description="The sentence with which pages begin: of these days, which value leads, or of a number its median or "
             "mean. Empty without reports."
+        ),
+    ]
+    arms: Annotated[
+        list[Arm],
+        Meta(
+            description="What pages say of the arms of this metric's experiments, all published reports or one period. Empty for "
+            "a segment."
         ),
     ]
     reason: Annotated[

@@ -111,6 +111,7 @@ class About(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="`log`: means are geometric, differences are ratios, and slopes are factors"),
     ]
     range: Possible
+    segments: Annotated[list[str], Meta(description="What rows can be broken down by, besides time and value")]
 
 
 class Rows(Struct, frozen=True, forbid_unknown_fields=True):

@@ -31,7 +31,7 @@ Result = TypeVar("Result", PeriodChange, Trend)
 
 def measure_of(line: Line, series: Series) -> Measure:
     """Return what the estimates of a line are of."""
-    return Measure(line.kind == "share", series.unit, series.scale, series.range)
+    return Measure(line.kind == "share", series.unit, series.scale, series.range, line.kind == "median")
 
 
 def closed_periods(series: Series) -> int:

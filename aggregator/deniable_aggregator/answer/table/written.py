@@ -211,7 +211,16 @@ def columns_of(query: Query) -> list[RowColumn]:
 def about(declared: Declared) -> About:
     """Describe a metric beside its rows."""
     metric = declared.metric
-    return About(metric.id, metric.type, metric.description, metric.period, _unit(declared), metric.scale, range_of(metric))
+    return About(
+        metric.id,
+        metric.type,
+        metric.description,
+        metric.period,
+        _unit(declared),
+        metric.scale,
+        range_of(metric),
+        list(metric.segments),
+    )
 
 
 def _unit(declared: Declared, label: str = "") -> str:

@@ -14,6 +14,7 @@ from deniable_aggregator.answer.difference import compare
 from deniable_aggregator.answer.model.fields import Simulated, Trial
 from deniable_aggregator.answer.model.metric import Listed
 from deniable_aggregator.answer.over_time import looks, series
+from deniable_aggregator.answer.over_time.arms import arms_of
 from deniable_aggregator.answer.select import state_of
 from deniable_aggregator.publish import release
 from deniable_server.api.answers.parameters import (
@@ -98,6 +99,7 @@ def metric(id_: str) -> Response:
 
     def write() -> Response:
         answer = measurement.measure(versions, known, period, segment, level, within=within, strict=strict, dates=dates)
+        answer = replace(answer, arms=arms_of(versions, period, segment, level, ranged=dates is not None))
         if "only" in request.args:
             answer = replace(answer, estimates=[row for row in answer.estimates if row.detected])
         return jsonify(answer)

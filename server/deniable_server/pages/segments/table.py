@@ -12,7 +12,7 @@ from deniable.messages.plural import plural
 from deniable.registry import OTHER
 from deniable_aggregator.answer import digits, figures
 from deniable_aggregator.answer.figures import Measure
-from deniable_aggregator.answer.model.number import quantile_name
+from deniable_aggregator.answer.model.number import QUANTILE_NAMES, quantile_name
 from deniable_aggregator.answer.question import date_range
 from deniable_aggregator.answer.readings import ShareReading, read
 from deniable_aggregator.answer.readings.number import range_of
@@ -147,7 +147,7 @@ def table(
     bases = {each.name: each.base for each in dimensions}
     first, last = date_range.read(days, datetime.now(UTC)).names(version.length)
     scale = _scale(measured, answer.interval, [each for own in listed.values() for each in own])
-    measure = Measure(measured.number is None, metric.unit, metric.scale, range_of(metric))
+    measure = Measure(measured.number is None, metric.unit, metric.scale, range_of(metric), name_of in QUANTILE_NAMES)
     writer = _Writer(version, measure, scale, 1 - measured.level)
     overall = {
         "": "All reports",

@@ -1,0 +1,98 @@
+"""What is written of a quantile whose band reaches an end of the range: pages, sentences and `deniable query` agree."""
+
+from __future__ import annotations
+
+import pytest
+
+from deniable_aggregator.answer.headline import figures_of, in_words
+from deniable_aggregator.answer.model.number import NumberEstimate, QuantileEstimate
+from deniable_query.sentences import sentences
+from deniable_query.table import figures_of as cells_of
+from deniable_server.pages import number_page
+
+NAN = float("nan")
+
+
+def fines(*quantiles):
+    """Return what is estimated of fines from 0 to 40 EUR, of which most people have none."""
+    listed = [QuantileEstimate(share, value, band, resolved=True) for share, value, band in quantiles]
+    return NumberEstimate(
+        unit="EUR",
+        range=(0.0, 40.0),
+        scale="linear",
+        geometric_mean=None,
+        mean=1.9,
+        stderr=0.1,
+        interval=(1.7, 2.1),
+        respondents=(1.7, 2.1),
+        sum=None,
+        quantiles=listed,
+        bands="approximate",
+        values=[],
+        range_ends=None,
+        range_share=None,
+        parts=[],
+    )
+
+
+MEDIAN, NINE = (0.5, 0.11, (0.0, 0.32)), (0.9, 6.4, (5.2, 7.9))
+
+
+@pytest.mark.parametrize(
+    ("quantiles", "words"),
+    [
+        ((MEDIAN,), "At least half of the answers are at most 0.32 EUR"),
+        ((MEDIAN, NINE), "At least half of the answers are at most 0.32 EUR, and one in ten is above 6.4 EUR"),
+        (
+            (MEDIAN, (0.9, 0.2, (0.0, 0.41))),
+            "At least half of the answers are at most 0.32 EUR, and at least nine in ten are at most 0.41 EUR",
+        ),
+        (
+            ((0.5, 20.2, (17.1, 23.3)), (0.9, 39.8, (38.2, 40.0))),
+            "Half of the answers are below 20 EUR, and at least one in ten is at least 38.2 EUR",
+        ),
+    ],
+)
+def test_the_headline_says_what_the_band_excludes(quantiles, words):
+    """If reports do not distinguish a quantile from an end of the range, none of its digits is known."""
+    assert number_page.view(fines(*quantiles)).says.replace("\u202f", " ") == words
+
+
+def test_every_surface_says_the_same():
+    number = fines(MEDIAN, NINE)
+    view = number_page.view(number)
+    says = in_words(number, figures_of(number)[0], 0.95).replace("\u202f", " ")
+    assert says == "The median is at most 0.32 EUR (95% interval 0.00 to 0.32 EUR)."
+    assert view.first.value == "at most 0.32\u202fEUR"
+    # Each row has the digits of its own band.
+    assert [(row.value, row.words) for row in view.quantiles] == [
+        ("≤ 0.32\u202fEUR", "50% or more are here or below"),
+        ("6.4\u202fEUR", "one in ten is above"),
+    ]
+    metric = {"id": "fine", "unit": "EUR", "scale": "linear", "range": [0.0, 40.0]}
+    row = {"metric": "fine", "value": "p75", "unit": "EUR", "estimate": 0.11, "low": 0.0, "high": 0.32, "level": 0.95, "n": 9}
+    row |= {"detected": True}
+    assert cells_of(row, metric) == ["≤ 0.32 EUR", "0.00 EUR", "0.32 EUR"]
+
+    class Rows:
+        columns = ({"name": "to"}, {"name": "value"})
+        metrics = (metric,)
+        rows = (row, row | {"value": "p50"}, row | {"value": "mean"})
+
+    assert sentences(Rows) == [
+        "At least 75% of answers are at most 0.32 EUR (95% interval 0.00 EUR to 0.32 EUR).",
+        "The median is at most 0.32 EUR (95% interval 0.00 EUR to 0.32 EUR).",
+        "The mean is 0.11 EUR (95% interval 0.00 EUR to 0.32 EUR).",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "band", "text"),
+    [
+        (1.0, (0.0, 2.0), "1\u202fEUR"),  # of whole numbers, digits promise nothing more
+        (20.3, (0.0, 40.0), "20\u202fEUR"),
+        (0.0, (0.0, 0.32), "≤ 0.32\u202fEUR"),
+    ],
+)
+def test_a_band_that_reaches_both_ends_or_is_whole(value, band, text):
+    assert number_page.view(fines((0.5, value, band))).quantiles[0].value == text

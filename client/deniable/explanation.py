@@ -12,6 +12,7 @@ from deniable.evidence import report_names
 from deniable.frozen import dataclass
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.limits.exposure import Exposure
+from deniable.registry import text
 from deniable.registry.answers.axis import BINS
 from deniable.registry.answers.number import plain
 from deniable.registry.period import MOST_IN_MONTH
@@ -72,7 +73,7 @@ class Explanation:
     report_names
         The answers that the example names, not always the true one; empty if it names none.
     beyond
-        That the answer is a number beyond the range, and what is reported in its place; empty if it is none.
+        That the answer is a number beyond the range or too long a text, and what is reported in its place; else empty.
     """
 
     metric: str
@@ -250,7 +251,11 @@ def _value(metric: Metric, answer: object, *, instead: bool) -> int:
 
 
 def _beyond(metric: Metric, answer: object) -> str:
-    """Say what is reported in place of a number beyond the range; empty of any other answer."""
+    """Say what is reported in place of a number beyond the range, or of too long a text; empty of any other answer."""
+    if isinstance(answer, str) and metric.open and metric.clips(answer):
+        start = text.visible(text.fit(answer, metric.max_length))
+        limit = _number(metric.max_length, "byte")
+        return f"The text is longer than {limit}, so its beginning {start!r} is reported in its place."
     axis, number = metric.axis, plain(answer)
     if axis is None or number is None or axis.low <= number <= axis.high:
         return ""

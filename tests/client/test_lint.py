@@ -711,7 +711,10 @@ def test_what_a_lifetime_may_cost(tmp_path, linted):
     assert [row[1:3] for row in findings.spending[1:4]] == [two, two, ("2 a kept answer, 3 a month", "6")]
     assert [row[4] for row in findings.spending[1:4]] == ["6", "6", "60"]
     assert hashed["mechanism"] == "loloha: epsilon 1, 1 byte a report, as declared"
-    assert (text["mechanism"], text["answers"]) == ("rappor: epsilon 1, 5 bytes a report", "1 candidates")
+    assert (text["mechanism"], text["answers"]) == (
+        "rappor: epsilon 1, 5 bytes a report",
+        "1 candidate; texts are cut after 64 bytes: max_length",
+    )
     assert text["answers kept"].startswith("at most 3 ")
 
 
@@ -728,7 +731,7 @@ def test_candidates_are_read(tmp_path):
     words.write_text("one\ntwo\n", "utf-8")
     findings = lint(registry)
     assert not findings.faults
-    assert findings.notes[0].facts["answers"] == "2 candidates"
+    assert findings.notes[0].facts["answers"] == "2 candidates; texts are cut after 64 bytes: max_length"
     words.write_text("one\ntwo\none\n", "utf-8")
     assert [str(fault) for fault in lint(registry).faults] == [f"{words}: a: line 3: 'one': remove it; it is on line 1 already"]
 

@@ -343,7 +343,7 @@ class Client:
             - ``waiting``: those that may not travel yet, of this and earlier processes.
             - ``repeated``: those that repeat an earlier answer, because the metric has no room for another one.
             - ``undeclared``: answers that their metric does not declare.
-            - ``clipped``: numbers beyond the range of their metric, reported as its nearer end, and sets cut to their ``most``.
+            - ``clipped``: numbers reported as the nearer end of their range, sets cut to ``most``, texts cut to ``max_length``.
             - ``dropped``: answers and reports that were dropped, by reason.
             - ``faults``: errors that cost no report, by kind.
             - ``reserved``: nats that each metric may spend in a month and ever. None means no bound.

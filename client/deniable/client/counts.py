@@ -48,7 +48,7 @@ class Drops(NamedTuple):
     dropped: Counter[str]  # those that were not reported, by reason
     by_metric: Counter[tuple[str, str]]  # the same by reason and metric, but those of no metric
     undeclared: Counter[str]  # those that were reported as another answer, by metric; none unless the app is developed
-    clipped: Counter[str]  # the same of numbers beyond the range
+    clipped: Counter[str]  # the same of those that were clipped
 
     def since(self, before: Drops) -> Drops:
         """Return what came after an earlier look."""
@@ -70,8 +70,8 @@ class Counts:
         "_by_metric",
         "_clipped",
         "_facts",
+        "_how",
         "_last",
-        "_sets",
         "_undeclared",
         "clipped",
         "developed",
@@ -90,7 +90,7 @@ class Counts:
         notice.begin()
         self.recorded = 0  # reports that were queued
         self.undeclared = 0  # answers that their metric does not declare
-        self.clipped = 0  # numbers beyond the range of their metric
+        self.clipped = 0  # answers that were reported as other ones that are allowed; see `Metric.clips`
         # All reasons exist from the start. The first `dropped[reason] += 1` of a missing one would run Python code between
         # reading and writing, and two threads could lose a count there.
         self.dropped: Counter[str] = Counter(dict.fromkeys(ANSWERS, 0))  # answers that were not reported, by reason
@@ -102,7 +102,7 @@ class Counts:
         self._facts: dict[tuple[str, str], str] = {}  # what was told of reasons and metrics
         self._undeclared: dict[str, int] = {}  # as `undeclared`, by metric, while the app is developed
         self._clipped: dict[str, int] = {}  # the same of `clipped`
-        self._sets: set[str] = set()  # metrics of sets among them
+        self._how: dict[str, str] = {}  # how they are clipped, as in `INSTEAD`
 
     def drop(
         self,
@@ -146,14 +146,13 @@ class Counts:
         *,
         named: bool,  # as for `mistake`
         reported: bool,
-        of_set: bool = False,
+        how: str,  # as `Type.clipped`
     ) -> None:
-        """Count a number beyond the range of its metric, or a set that was cut."""
+        """Count an answer that was reported as another one that is allowed."""
         self.clipped += 1
         if named and reported:
             _count(self._clipped, metric)
-            if of_set:
-                self._sets.add(metric)
+            self._how[metric] = how
 
     def drops(self) -> Drops:
         """Return what became of answers so far."""
@@ -174,9 +173,9 @@ class Counts:
             for metric in metrics or [""]:
                 lines.setdefault((reason, self._facts.get((reason, metric), "")), []).append(metric)
         words = [self._why(*about, few(metrics)) for about, metrics in lines.items()]
-        instead: dict[str, list[str]] = {"undeclared": [*drops.undeclared], "clipped": [], "cut": []}
+        instead: dict[str, list[str]] = {"undeclared": [*drops.undeclared]}
         for metric in drops.clipped:
-            instead["cut" if metric in self._sets else "clipped"].append(metric)
+            instead.setdefault(self._how[metric], []).append(metric)
         return [*words, *(f"{few(metrics)}: {INSTEAD[name].words()}" for name, metrics in instead.items() if metrics)]
 
     def _why(self, reason: str, facts: str, metrics: str) -> str:

@@ -151,7 +151,7 @@ class Recorder:
 
     def _clip(self, metric: Metric, value: object, *, reported: bool) -> None:
         """Count what is clipped, and warn about it while the app is developed: the unit of a number may be wrong."""
-        self._counts.clip(metric.id, named=self._developed, reported=reported, of_set=metric.kind.options)
+        self._counts.clip(metric.id, named=self._developed, reported=reported, how=metric.kind.clipped)
         if self._developed:
             from deniable.client.undeclared import clipped  # noqa: PLC0415 - as in `_record`
 
@@ -184,7 +184,8 @@ class Recorder:
             else:
                 outcome = self._permanent_responses.complete(prepared, block.occasion, position)
             if prepared.clipped(position, number):  # a block may take any time, so nobody is warned
-                self._counts.clip(prepared.metric.id, named=self._developed, reported=not isinstance(outcome, str))
+                reported, how = not isinstance(outcome, str), prepared.metric.kind.clipped
+                self._counts.clip(prepared.metric.id, named=self._developed, reported=reported, how=how)
         except Exception as error:  # noqa: BLE001 - counted; the report is lost
             self._counts.swallow(error, "timed")
             return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from deniable.errors import ParameterError
 from deniable.messages.plural import plural
 from deniable.registry.metric import PER_SECOND
+from deniable.registry.text import fit
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -76,13 +77,16 @@ def _is_of_option(metric: Metric, answer: object, fault: ParameterError) -> bool
 
 def clipped(
     metric: Metric,
-    answer: object,  # a number beyond its range, or a set of more options than an answer keeps
+    answer: object,  # one that `Metric.clips`
     *,
     reported: bool,  # whether there is a report
 ) -> str:
     """Say why an answer is clipped, and what became of it. Nobody but a developer may see it."""
     if metric.most:
         rule, became = f"has more than {plural(metric.most, 'option')}", f"{metric.most} of them, drawn at random, counted"
+    elif isinstance(answer, str):
+        rule = f"is longer than {plural(metric.max_length, 'byte')}"
+        became = f"its beginning {_seen(fit(answer, metric.max_length))} was reported"
     else:
         low, high = metric.range
         unit = f" {metric.unit}" if metric.unit else ""

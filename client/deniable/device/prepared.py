@@ -54,7 +54,7 @@ class Prepared:
         # The longest time of the range in seconds, at most the grace; 0 if the metric counts no time.
         self.longest = min(metric.longest_seconds or 0.0, duration("grace", metric.grace).total_seconds())
         # The positions of answers that may have been clipped; None if any may.
-        self._ends = (0, metric.domain_size - 1) if metric.axis else None if metric.most else ()
+        self._ends = (0, metric.domain_size - 1) if metric.axis else None if metric.kind.clipped else ()
         self._latest: tuple[tuple[int, int, int, int], Occasion] | None = None
 
     def sampled(self, source: Source = OS) -> bool:
@@ -71,7 +71,7 @@ class Prepared:
             return None, error
 
     def clipped(self, position: int | None, value: object) -> bool:
-        """Return whether a number is beyond the range, so that the nearer end is reported, or a set has too many options."""
+        """Return whether an answer is reported as another one that is allowed; see `Metric.clips`."""
         if position is None or (self._ends is not None and position not in self._ends):
             return False
         try:

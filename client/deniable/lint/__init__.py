@@ -25,6 +25,7 @@ from deniable.lint import numbers
 from deniable.lint.sound import Sound, read_sound
 from deniable.mechanisms.sets import OfSets
 from deniable.messages.lookalike import alike, nearest, spelt
+from deniable.messages.plural import plural
 from deniable.registry.places import placed
 from deniable.registry.tables import Budget
 
@@ -238,7 +239,9 @@ def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> dict[str
     size = mechanism.layout.payload_size
     plain = f"{mechanism.name}: epsilon {mechanism.epsilon:.6g}, {size} byte{'s' * (size != 1)} a report"
     if metric.open:
-        return {"mechanism": plain, "answers": f"{candidates} candidates" if candidates else "to be discovered"}
+        answers = plural(candidates, "candidate") if candidates else "to be discovered"
+        cut = f"; texts are cut after {plural(metric.max_length, 'byte')}: max_length" if metric.kind.clipped else ""
+        return {"mechanism": plain, "answers": f"{answers}{cut}"}
     if metric.axis or metric.estimate or metric.kind.options:
         return {"mechanism": plain} | expected(metric, mechanism)
     if metric.mechanism != "auto":

@@ -168,6 +168,10 @@ INSTEAD: Mapping[str, Reason] = {
         "a set of more options than `most` was cut: those that counted were drawn at random",
         "raise `most` in metrics.toml if such answers are frequent",
     ),
+    "shortened": Reason(
+        "a text longer than `max_length` was cut, and its beginning was reported",
+        "record shorter texts, or raise `max_length` in metrics.toml",
+    ),
 }
 """Why what was reported is not what was recorded, by the field of `flush` that counts it."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
     from deniable.registry.answers.axis import Axis
-    from deniable.registry.answers.types import Type
+    from deniable.registry.answers.base import Type
     from deniable.registry.relay import Shuffled
     from deniable.source import Source
 
@@ -265,14 +265,14 @@ class Metric:
         return self.kind.position(self, value)
 
     def clips(self, value: object) -> bool:
-        """Return whether an answer is a number beyond the range, or has more options than an answer keeps.
+        """Return whether an answer is a number beyond the range, has more options than an answer keeps, or is too long a text.
 
-        Such a number is reported as the nearer end, and such a set as some of its options.
+        Such a number is reported as the nearer end, such a set as some of its options, and such a text as its beginning.
 
         Raises
         ------
         ParameterError
-            If it is no number, or no set.
+            If it is no answer.
         """
         return self.kind.clips(self, value)
 

@@ -29,8 +29,19 @@ def fit(
     """Return the text that a device reports for a text. `encode` takes every such text."""
     # It is cut after the last whole character that fits. Characters that UTF-8 or the padding cannot hold become `"?"`.
     start = str.__getitem__(text, slice(length))  # first of all, so that what is cut off costs no time
-    data = start.replace("\0", "?").encode(errors="replace")
-    return data[:length].decode(errors="ignore")
+    return _bytes(start)[:length].decode(errors="ignore")
+
+
+def is_longer(
+    text: str,  # as for `fit`
+    length: int,
+) -> bool:
+    """Return whether `fit` cuts a text."""
+    return len(_bytes(str.__getitem__(text, slice(length + 1)))) > length
+
+
+def _bytes(text: str) -> bytes:
+    return text.replace("\0", "?").encode(errors="replace")
 
 
 def encode(

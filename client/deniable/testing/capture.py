@@ -74,8 +74,9 @@ class Capture:
     without_consent : list of str
         Where the app recorded without consent, by line, so that nothing was captured. A device records nothing then, either.
     clipped : list of Captured
-        Numbers beyond the range of their metric, and sets of more options than their ``most``. Each is a warning of Python as
-        well, so that pytest lists it, but not a time by ``timed``: a block may take any time.
+        Numbers beyond the range of their metric, sets of more options than their ``most``, and texts longer than their
+        ``max_length``. Each is a warning of Python as well, so that pytest lists it, but not a time by ``timed``: a block may
+        take any time.
     """
 
     def __init__(

@@ -153,12 +153,11 @@ export class Telemetry<S extends Sheet> {
   #why(metric: SheetMetric): string | null {
     const { caps = {}, segments = {} } = this.options;
     const permanent = metric.epsilon_permanent !== null;
-    const cap = permanent ? caps.permanent : caps.epsilon;
     const strange = metric.segments.find((name) => !this.options.registry.segments[name]?.includes(segments[name] ?? ""));
     const why = metric.off ?? refusal(metric);
     if (why) return why;
     if (permanent && !this.#store.lasts) return "needs a lasting state";
-    if (metric.allowance.cost > (cap ?? Infinity) * 1e6) return "above `caps`";
+    if (metric.allowance.cost > (caps[permanent ? "permanent" : "epsilon"] ?? Infinity) * 1e6) return "above `caps`";
     return strange ? `the segment "${strange}" has no declared value` : null;
   }
 

@@ -201,7 +201,12 @@ function unlisted({ type, values }: SheetMetric, answer: unknown): string | unde
   return [...answer].find((option): option is string => typeof option === "string" && !values!.some((value) => value === option));
 }
 
-function clipped({ range, unit }: SheetMetric, answer: unknown): string {
+function clipped({ range, unit, max_length }: SheetMetric, answer: unknown): string {
+  if (max_length !== null && typeof answer === "string") {
+    const { length } = new TextEncoder().encode(answer.replace(/[\0\ud800-\udfff]/gu, "?"));
+    const rule = `${seen(answer)} is longer than ${max_length} bytes: a report says its beginning`;
+    return length > max_length ? `${rule}; record shorter texts, or raise \`max_length\`` : "";
+  }
   const beyond = range && answer != null && (Number(answer) < Number(range[0]) || Number(answer) > Number(range[1]));
   const words = () => `${seen(answer)} is beyond the range, ${range![0]} to ${range![1]}${unit ? ` ${unit}` : ""}`;
   return beyond ? `${words()}: a report says the nearer end; see whether the unit is right, or widen \`range\`` : "";

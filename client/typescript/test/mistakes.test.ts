@@ -43,6 +43,7 @@ test("each mistake is named at once, with what to do, and once", async () => {
     ["0", "grr", /^deniable: grr: swapped: the arguments are swapped; write the metric first/],
     ["oue", "A", /^deniable: oue: undeclared: "A" is not declared: an answer is one of "a", .*; did you mean "a"\? If a report is made now/],
     [number, 1e9, /^deniable: mean: clipped: 1000000000 is beyond the range, /],
+    ["rappor_text", "a text of 20 bytes..", /^deniable: rappor_text: clipped: "a text of 20 bytes\.\." is longer than 12 bytes: a report says its beginning; record shorter texts, or raise `max_length`$/],
     [number, "12", /^deniable: mean: undeclared: "12" is not declared: an answer is a number from /],
     ["set", "a", /^deniable: set: undeclared: "a" is not declared: an answer is a list or set of "a", /],
     ["set", ["a", "q"], /If a report is made now, it says "other" instead of "q", and the other options stay$/],

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import redis
 
 from deniable.registry import published
+from deniable.registry.tables import Publication
 from deniable_aggregator.archive.folder import Folder
 from deniable_aggregator.commands import worker
 from deniable_aggregator.counting import chores, prometheus
 from deniable_aggregator.counting.chores import Chore
 from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.faults import Faults, present
+from deniable_aggregator.publish.hourly import Hourly
 from deniable_aggregator.store import Store
 
 
@@ -46,6 +49,22 @@ def test_none_is_tried_while_the_stores_user_may_not(store, monkeypatch):
     stop, answers = threading.Event(), [True, True, False]
     chores.run([Chore("look", 600.0, stop.set, Faults(store))], Events(), print, stop, lambda: answers.pop(0))
     assert answers == []
+
+
+@pytest.mark.parametrize(("trial", "looks"), [(True, 4), (False, 1)])
+def test_reports_of_a_trial_show_in_status_as_soon_as_in_results(store, clock, monkeypatch, trial, looks):
+    """Both are looked for every two seconds."""
+    seen = []
+    monkeypatch.setattr(Hourly, "run", lambda *_: seen.append("copies"))
+    declared = SimpleNamespace(publication=Publication(trial=trial))
+    every = {each.name: each for each in worker._Published(store, declared, Faults(store), None).chores()}
+    monkeypatch.setattr(worker._Published, "registry", declared)
+    monkeypatch.setattr(worker._Published, "publisher", SimpleNamespace(run=lambda: seen.append("publisher")))
+    for _ in range(4):
+        every["publisher"].do()
+        every["copies"].do()
+        clock[0] += 2
+    assert seen == ["publisher", "copies"] * looks
 
 
 def test_one_in_pieces_goes_on_at_once(store, clock):

@@ -209,13 +209,13 @@ def test_status_tells(store, store_url, capsys, monkeypatch):
 
 
 def test_status_of_a_trial_says_of_which_second_it_is(store, store_url, capsys, monkeypatch):
-    """Its number is up to a minute old, and beside what is published already it would look like a loss."""
+    """A number that is older than what is published already would look like a loss."""
     monkeypatch.setenv("DENIABLE_APPS", "shop")
     Pass(at=1_795_867_297, next=1_795_867_297, n=30).note(store)
     options = ["status", "--redis-url", store_url, "--app", "shop"]
     assert main(options) == 0
     assert capsys.readouterr().out.splitlines()[-1] == (
-        "shop: the 30 reports were counted by 12:01:37 UTC, in periods that still take some; a worker looks again each minute"
+        "shop: the 30 reports were counted by 12:01:37 UTC, in periods that still take some; a worker looks again every 2 seconds"
     )
     assert main([*options, "--json"]) == 0
     row = json.loads(capsys.readouterr().out)

@@ -86,7 +86,7 @@ def test_lint_of_faults(run, file):
     [
         ("lint",),
         ("show",),
-        ("diff", "metrics.toml"),
+        ("diff", "published.toml"),
         ("publish", "folder"),
         ("sign", "--against", "metrics.toml", "--key", "key.pem"),
     ],
@@ -96,6 +96,7 @@ def test_the_registry_of_this_folder_needs_no_name(run, file, tmp_path, monkeypa
     if command[0] == "sign":
         pytest.importorskip("cryptography", reason="deniable[signed] is not installed")
     monkeypatch.chdir(tmp_path)
+    file(f"revision = 1\n{SOUND}", "published.toml")
     status, out, err = run("registry", *command)
     assert status in (1, 2)
     message = "metrics.toml: the registry is missing: name another file, or have `deniable init` write one"
@@ -131,6 +132,30 @@ def test_diff(run, file, text, status, words):
     outcome, out, _ = run("registry", "diff", file(), file(text, "new.toml"))
     assert outcome == status
     assert words in out
+
+
+def test_diff_of_a_file_with_itself(run, file, tmp_path, monkeypatch):
+    """It would be silent whatever was changed, so it is refused."""
+    monkeypatch.chdir(tmp_path)
+    file(SOUND)
+    message = (
+        "metrics.toml is compared with itself: name the published registry first, `deniable registry diff PUBLISHED metrics.toml`"
+    )
+    for names in (("metrics.toml",), ("./metrics.toml",), ("metrics.toml", tmp_path / "metrics.toml")):
+        status, out, err = run("registry", "diff", *map(str, names))
+        assert (status, out) == (2, "")
+        assert err.startswith("deniable registry: ")
+        assert message.removeprefix("metrics.toml") in err.replace(str(names[-1]), "metrics.toml")
+
+
+@pytest.mark.parametrize("names", [("metrics.toml",), ("metrics.toml", "metrics.toml"), ("new.toml",)])
+def test_publishing_without_a_folder(run, file, tmp_path, monkeypatch, names):
+    """A file where the folder belongs means that the folder is missing."""
+    monkeypatch.chdir(tmp_path)
+    file(SOUND)
+    message = f"FOLDER is missing: write `deniable registry publish {names[0]} registries`"
+    assert run("registry", "publish", *names) == (2, "", f"deniable registry: {message}\n")
+    assert [each.name for each in tmp_path.iterdir()] == ["metrics.toml"]
 
 
 def test_diff_of_a_faulty_file(run, file):

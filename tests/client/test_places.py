@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from deniable import registry
@@ -136,6 +138,49 @@ def test_an_id_without_quotes():
     assert [rule for _, _, rule in faults(beside)] == [
         '[metrics.b.c] is an id with a dot, which needs quotes: write [metrics."b.c"]'
     ]
+
+
+@pytest.mark.parametrize("head", ['[metrics."a.b"]', "[metrics.a-b]", "[metrics.a.b]", "[analysts]", "[generalize]"])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("format", "1"),
+        ("revision", "2"),
+        ("app", '"shop"'),
+        ("segments", '{ platform = ["linux", "macos"] }'),
+        ("experiments", '{ arm = { base = "control", planned = 0.02 } }'),
+        ("caps", "{ epsilon = 4.0 }"),
+        ("publication", "{ trial = true }"),
+        ("retention", "{ tallies = 30 }"),
+        ("budget", "{ per_month = 8.0 }"),
+        ("relay", '{ operator = "o" }'),
+    ],
+)
+def test_a_key_of_the_file_inside_a_table(head, key, value, tmp_path):
+    """It is said where it stands and where it belongs, and it is not missing as well."""
+    text = re.sub(rf"^(?:{key} = .*\n|\[{key}\]\n(?:.+\n)*)", "", SOUND, flags=re.MULTILINE)
+    text = text.replace("[metrics.b]", head) if "metrics" in head else f"{text}{head}\n"
+    text = f"{text}{key} = {value}\n"
+    line = text.count("\n")
+    as_table = f", or write [{key}]" if value.startswith("{") else ""
+    rule = f"{key} stands inside {head}: move it above the first table{as_table}"
+    others = [fault for fault in faults(text) if fault != (line, "-", rule)]
+    assert len(others) == len(faults(text)) - 1
+    assert not any(other.startswith((f"{key}:", f"{key} ")) for _, _, other in others)
+    (tmp_path / "metrics.toml").write_text(text, "utf-8")
+    assert rule in [fault.rule for fault in lint(tmp_path / "metrics.toml").faults]
+
+
+def test_a_budget_at_the_end_of_the_file(tmp_path):
+    """It is one fault, at its own line. What it holds is checked as well."""
+    start, end = SOUND.split("[budget]\nper_month = 8.0\nlifetime = 80.0\n")
+    path = tmp_path / "metrics.toml"
+    text = f"{start}{end}"
+    last = text.count("\n") + 1
+    path.write_text(f"{text}budget = {{ per_month = 90 }}\n", "utf-8")
+    line = f"{path}:{last}: budget stands inside [metrics.b]: move it above the first table, or write [budget]"
+    assert list(map(str, lint(path).faults)) == [line]
+    assert [number for number, _, _ in faults(f"{text}budget = {{ per_month = -1 }}\n")] == [last, last]
 
 
 def test_lint_says_lines_of_warnings(tmp_path):

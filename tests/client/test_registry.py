@@ -93,7 +93,7 @@ FAULTS = [
     (
         f"caps = {{ budget = {{ per_month = 3 }} }}\n{HEAD}{metric()}",
         "-",
-        "budget is no key of [caps]: write one of epsilon, permanent, shuffled_epsilon, mechanisms",
+        "budget stands inside [caps]: move it above the first table, or write [budget]",
         "budget",
     ),
     (

@@ -91,6 +91,8 @@ def _verdict(
 
 def _since(last: Pass) -> str:
     """Say of when the number of counted reports is: one of an hour ago looks like a loss."""
+    from deniable_aggregator.publish import timetable
+
     then = f"{datetime.fromtimestamp(last.next, UTC):%H:%M}"
     if last.to_come:
         results = "results when a period closes (of a metric without segments also in steps before that, unless `early` is false)"
@@ -99,7 +101,7 @@ def _since(last: Pass) -> str:
     open_ = "in periods that still take some"
     moment = datetime.fromtimestamp(last.at, UTC)
     if last.of_trial:
-        return f"{counted} {moment:%H:%M:%S} UTC, {open_}; a worker looks again each minute"
+        return f"{counted} {moment:%H:%M:%S} UTC, {open_}; a worker looks again every {timetable.TRIAL_SECONDS:g} seconds"
     return f"{counted} {moment:%H:%M} UTC, {open_}; what was counted since then shows at {then} or soon after"
 
 

@@ -226,14 +226,14 @@ class _Published:
         from deniable_aggregator.alarms import watcher
         from deniable_aggregator.counting.chores import Chore
         from deniable_aggregator.deletion import retention
-        from deniable_aggregator.publish import hourly, publisher
+        from deniable_aggregator.publish import hourly, publisher, timetable
 
         # Chores run in this order. Retention comes after the publisher, which knows then which periods wait.
         copies, faults = hourly.Hourly(self._store), self._faults
-        often = publisher.TRIAL_SECONDS if self._declared.publication.trial else publisher.EVERY_SECONDS
+        often = timetable.TRIAL_SECONDS if self._declared.publication.trial else None
         yield Chore("watch", watcher.EVERY_SECONDS, partial(self._run, "watch"), faults)
-        yield Chore("publisher", often, partial(self._run, "publisher"), faults)
-        yield Chore("copies", hourly.EVERY_SECONDS, lambda: copies.run(self.registry), faults)
+        yield Chore("publisher", often or publisher.EVERY_SECONDS, partial(self._run, "publisher"), faults)
+        yield Chore("copies", often or hourly.EVERY_SECONDS, lambda: copies.run(self.registry), faults)
         yield Chore("retention", retention.EVERY_SECONDS, partial(self._run, "retention"), faults)
         if self._archive:
             from deniable_aggregator.deletion import archived_files

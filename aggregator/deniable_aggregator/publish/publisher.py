@@ -47,8 +47,6 @@ log = logging.getLogger("deniable.publisher")
 
 EVERY_SECONDS = 60.0
 """Seconds between checks."""
-TRIAL_SECONDS = 2.0
-"""The same for a trial."""
 
 _ON_THE_WAY = 10  # seconds after which an accepted upload has been appended, or was answered with an error
 _PATIENCE = 16  # a period is checked again after this part of the time that it has been counted for

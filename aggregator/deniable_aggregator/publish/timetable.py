@@ -9,6 +9,9 @@ from deniable_aggregator.store import schema
 if TYPE_CHECKING:
     from deniable_aggregator.store import Store
 
+TRIAL_SECONDS = 2.0
+"""Seconds between looks in a trial, which shows everything at once."""
+
 
 class Pass(NamedTuple):
     """A pass in which all sums of an app were copied."""

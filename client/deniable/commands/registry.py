@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from operator import attrgetter
@@ -59,7 +60,7 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     compare = actions.add_parser("diff", help="name what a change to a published registry would break")
     compare.add_argument("published", metavar="PUBLISHED", help="a file, or the folder of all that were published")
     compare.add_argument("proposed", nargs="?", default=REGISTRY, metavar="PROPOSED", help=_DEFAULT)
-    compare.set_defaults(run=lambda parsed: _diff(parsed.published, parsed.proposed))
+    compare.set_defaults(run=lambda parsed: _compare(parsed.published, parsed.proposed))
     add = actions.add_parser("publish", help="add a registry to the folder of all that were published, if it breaks none of them")
     add.add_argument("file", nargs="?", default=REGISTRY, metavar="FILE", help=_DEFAULT)
     add.add_argument("folder", metavar="FOLDER", help="made where there is none; DENIABLE_REGISTRY names it")
@@ -165,6 +166,14 @@ def _print_note(note: Note) -> None:
         print(fill(words, _WIDTH, initial_indent=f"  {about:<{width}}  ", subsequent_indent=" " * (width + 4)))
 
 
+def _compare(before: str, proposed: str) -> int:
+    with suppress(OSError):  # said when it is read
+        if Path(before).samefile(proposed):
+            mended = f"name the published registry first, `deniable registry diff PUBLISHED {proposed}`"
+            raise ConfigurationError(f"{proposed} is compared with itself: {mended}")
+    return _diff(before, proposed)
+
+
 def _diff(before: str, proposed: str, *, in_short: bool = False) -> int:
     changes = sorted(diff(published.load(before), load(proposed)), key=attrgetter("breaking"), reverse=True)
     breaking = sum(change.breaking for change in changes)
@@ -180,6 +189,9 @@ def _diff(before: str, proposed: str, *, in_short: bool = False) -> int:
 
 def _publish(file: Path, folder: Path) -> int:
     """Add a registry to a folder, unless it has faults, breaks what is published, or is the last one again."""
+    if folder.is_file() or (folder.suffix == ".toml" and not folder.is_dir()):
+        meant = folder if str(file) == REGISTRY else file
+        raise ConfigurationError(f"FOLDER is missing: write `deniable registry publish {meant} registries`")
     read(file)
     findings, all_of_lint = lint(str(file)), f"; more about each metric: deniable registry lint {file}"
     if findings.faults:

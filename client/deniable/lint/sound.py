@@ -16,7 +16,7 @@ from deniable.frozen import NamedTuple
 from deniable.registry import rules
 from deniable.registry.answers.domain import type_meant
 from deniable.registry.answers.types import TYPES
-from deniable.registry.keys import meant
+from deniable.registry.keys import lifted, meant
 from deniable.registry.syntax import readable
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ def read_sound(
     known = Sound(legible.text, (), None, {id_: frozenset(keys) for id_, keys in left_out.items()}, spends=False)
     all_faults = [Fault(file, *details) for details in registry.document_faults(document)]
     faults = (*legible.faults, *(fault for fault in all_faults if known.knows(fault.metric, fault.rule)))
+    document, _ = lifted(document, registry.KEYS, rules.TOP)
     _quote(document)
     seen = set[tuple[str, str]]()
     while broken := {

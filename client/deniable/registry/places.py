@@ -35,10 +35,15 @@ def _line(lines: Mapping[tuple[str, ...], int], fault: Fault) -> int:
     words: list[str] = re.findall(r"[a-zA-Z_][\w-]*", fault.rule)
     if isinstance(fault.value, str):
         words.insert(0, fault.value)  # for an unknown key, the value is the key
-    for first, second in zip(words, [*words[1:], ""], strict=True):
+    in_file = not table and fault.value is not None
+    for place, (first, second) in enumerate(zip(words, [*words[1:], ""], strict=True)):
         for path in ((*table, first, second), (*table, first)):  # such as segments.platform
             if path in lines:
                 return lines[path]
+        for end in ((first, second), (first,)) if in_file and not place else ():  # a key of the file may stand inside a table
+            for path, line in lines.items():
+                if path[-len(end) :] == end:
+                    return line
     return lines.get(table, 1)
 
 

@@ -14,7 +14,7 @@ from deniable.messages.percent import meant_percent
 from deniable.registry import hierarchy, period
 from deniable.registry.answers import domain, types
 from deniable.registry.hierarchy import WORD
-from deniable.registry.keys import listed, meant
+from deniable.registry.keys import lifted, listed, meant
 from deniable.registry.relay import Relay, Shuffled
 from deniable.registry.tables import (
     GRACE,
@@ -88,6 +88,8 @@ def faults_of(
     keys: tuple[str, ...],  # the keys that a metric may have
 ) -> Iterator[Found]:
     """Find every fault of a registry: the metric (``"-"`` for the file), the broken rule, and the value that breaks it."""
+    document, moved = lifted(document, keys, TOP)
+    yield from (("-", rule, ...) for rule in moved)
     yield from unknown_keys("-", "of a registry", TOP, document)
     # One mistyped key is one fault: it is not missing as well.
     document = {meant(key, TOP) or "": value for key, value in document.items() if key not in TOP} | document

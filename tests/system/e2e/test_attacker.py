@@ -113,9 +113,9 @@ CELLS = [BREAKDOWN.text(words) for words in product((None, *_FIRST), (None, "1",
 
 # Looks every tenth of a second, where a worker otherwise takes a minute: the attacker does not want to wait.
 QUICK = """
-from deniable_aggregator.publish import publisher
+from deniable_aggregator.publish import publisher, timetable
 
-publisher.EVERY_SECONDS = publisher.TRIAL_SECONDS = 0.1
+publisher.EVERY_SECONDS = timetable.TRIAL_SECONDS = 0.1
 """
 
 

@@ -69,7 +69,7 @@ def test_the_list_says_which_segments_differ(parted):
     assert address == "/m/theme?value=dark&base=platform%3Dlinux#segments"
     html = parted.http.get(address).get_data(as_text=True)
     assert "“dark” is more frequent with platform macos (by " in html
-    assert "hold for all 3 together, in each dimension by itself." in html  # platforms and arms
+    assert "hold for all 3 answers together, in each dimension by itself." in html  # platforms and arms
     assert "platform" not in row_of(parted, "wait")
     assert "arm" not in row_of(parted, "theme")
 

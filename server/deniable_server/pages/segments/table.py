@@ -213,8 +213,8 @@ def _chosen(
     if len(tested) == 1 or not alone:
         return ""
     many = f"all {len(tested)} {noun}s" if is_all else f"the {len(tested)} most frequent {noun}s"
-    apart = ", in each dimension by itself" if alone[1:] else ""
-    together = f"Tests and intervals of differences hold for {many} together{apart}."
+    within = ", in each dimension by itself" if alone[1:] else ""
+    together = f"Tests and intervals of differences hold for {many} together{within}."
     names = list(dict.fromkeys(one.row["value"] for one in differences))
     if not names:
         return f"No {noun} differs between segments by more than chance. {together}"

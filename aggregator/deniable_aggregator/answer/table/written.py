@@ -21,6 +21,7 @@ from deniable_aggregator.answer.readings.number import range_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
 
     from numpy.typing import NDArray
 
@@ -208,10 +209,14 @@ def columns_of(query: Query) -> list[RowColumn]:
     return [*listed[:at], *(RowColumn(name, "text", "the segment") for name in segments_of(query)), *listed[at:]]
 
 
-def about(declared: Declared) -> About:
+def about(
+    declared: Declared,
+    updated: datetime | None,  # the hour of the last release that its rows rest on
+) -> About:
     """Describe a metric beside its rows."""
     metric = declared.metric
-    return About(metric.id, metric.type, metric.description, metric.period, _unit(declared), metric.scale, range_of(metric))
+    unit, range_ = _unit(declared), range_of(metric)
+    return About(metric.id, metric.type, metric.description, metric.period, unit, metric.scale, range_, updated)
 
 
 def _unit(declared: Declared, label: str = "") -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from deniable_query.commands.query import days_of
+from deniable_query import Answer
 from deniable_query.sentences import sentences
+from deniable_query.table import days_of
 
 
 class Rows:
@@ -47,6 +48,7 @@ def test_what_rows_tell_is_said():
 )
 def test_of_an_open_period_the_days_end_when_it_was_published(updated, last):
     """As in the sentence above the rows, whatever day it is now."""
-    answer = Rows(period="2020-W48", to="2020-11-29", **{"from": "2020-11-23"})
-    answer.metrics[0]["updated"] = updated
+    rows = Rows(to="2020-11-29", reason=None, **{"from": "2020-11-23"})
+    answer = Answer(rows.rows, rows.columns, [{**rows.metrics[0], "updated": updated}], trial=False)
     assert days_of(answer) == ("2020-11-23", last)
+    assert repr(answer) == f"<Answer: 2 rows of failed, 2020-11-23 to {last}>"

@@ -309,22 +309,12 @@ def _pair(option: str, text: str, what: str) -> tuple[str, str]:
 
 def _range(answer: Answer, last_days: str | None) -> list[str]:
     """Say which days the rows are of, and why: periods count if any day of theirs is in the range."""
-    first, last = days_of(answer)
+    first, last = table.days_of(answer)
     if not last:
         return []
     why = f", every {answer.metrics[0]['period_length']} that overlaps the last {_in_days(last_days)}" if last_days else ""
     why += ", open ones included" if last_days and not all(row["closed"] for row in answer.rows if row["to"]) else ""
     return [f"Rows from {first} to {last}{why}:" if first else f"Rows up to {last}{why}:"]
-
-
-def days_of(answer: Answer) -> tuple[str, str]:
-    """Return the first and the last day of the rows; a first one that is empty: from the beginning. Two empty ones: no rows."""
-    days = [(str(row["from"] or ""), str(row["to"])) for row in answer.rows if row["to"]]
-    if not days:
-        return "", ""
-    first, last = min(each for each, _ in days), max(each for _, each in days)
-    published = max((each["updated"] or "" for each in answer.metrics), default="")[:10]  # an open period ends with this day
-    return first, max(min(last, published), first) if published else last
 
 
 def _in_days(text: str) -> str:

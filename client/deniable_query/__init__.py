@@ -218,7 +218,7 @@ class Query:
         Returns
         -------
         dict
-            By metric what ``/compare`` answers: ``says``, ``differences``, ``overall`` and so on.
+            By metric what ``/compare`` answers: ``says``, ``times``, ``differences``, ``overall`` and so on.
 
         Raises
         ------

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Literal
 
-from deniable_query.table import html, lines, remarks_of
+from deniable_query.table import days_of, html, lines, remarks_of
 
 Cell = str | int | float | bool | None
 Row = dict[str, Cell]
@@ -45,9 +45,8 @@ class Answer:
     def __repr__(self) -> str:
         """Say how many rows there are, of which days, and why some have no estimate."""
         names = ", ".join(each["id"] for each in self.metrics)
-        days = [str(row["to"]) for row in self.rows if row["to"]]
-        since = [str(row["from"]) for row in self.rows if row["from"]]
-        about = f", {min(since) if since else 'the beginning'} to {max(days)}" if days else ""
+        first, last = days_of(self)
+        about = f", {first or 'the beginning'} to {last}" if last else ""
         reasons = Counter(row["reason"] for row in self.rows if row["reason"])
         remarks = "".join(f"; {_rows(n)}: {reason}" for reason, n in reasons.items())
         return f"<Answer: {_rows(len(self.rows))} of {names}{about}{remarks}>"

@@ -10,6 +10,7 @@ from math import ceil, floor, inf, isfinite, log10
 MINUS = "\N{MINUS SIGN}"
 _MOST = 6  # after the point
 _MOST_OF_SHARE = 4  # of a percentage
+_TWO_DIGITS = 3.55  # below, a standard error has two digits, and from there on one: the rule of the Particle Data Group
 _ROUNDING = 1e-9  # what an end may be off by, because of how numbers are stored, in steps of its last digit
 
 
@@ -127,8 +128,20 @@ def written_difference(
 
 
 def of_distance(ends: tuple[float, float], *, is_share: bool) -> int:
-    """Return the digits after the point of a difference of numbers, or of shares in points, from its interval."""
-    return of_share(stderr(ends)) if is_share else max(of_interval(ends[0], ends), 0)
+    """Return the digits after the point of a difference of numbers, or of shares in points, from its interval.
+
+    One more if the standard error begins with 1, 2 or 3 up to 3.54: so a difference has no fewer digits than its two sides.
+
+    Examples
+    --------
+    >>> of_distance((0.012, 0.062), is_share=True), of_distance((0.0, 0.16), is_share=True)
+    (1, 0)
+    """
+    error = stderr(ends)
+    fine = error / 10 if 0 < error < inf and error * 10.0 ** of_error(error) < _TWO_DIGITS else error
+    if is_share:
+        return of_share(fine)
+    return max(of_interval(ends[0], ends), 0 if are_whole(ends[0], ends) or not 0 < error < inf else of_error(fine), 0)
 
 
 def written_distance(ends: tuple[float, float], *, is_share: bool, is_ratio: bool, positive: str = "") -> tuple[str, str]:

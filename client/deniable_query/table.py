@@ -34,6 +34,16 @@ def aligned(table: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
 
 
+def days_of(answer: Answer) -> tuple[str, str]:
+    """Return the first and the last day of the rows; a first one that is empty: from the beginning. Two empty ones: no rows."""
+    days = [(str(row["from"] or ""), str(row["to"])) for row in answer.rows if row["to"]]
+    if not days:
+        return "", ""
+    first, last = min(each for each, _ in days), max(each for _, each in days)
+    published = max((each.get("updated") or "" for each in answer.metrics), default="")[:10]  # an open period ends with this day
+    return first, max(min(last, published), first) if published else last
+
+
 def html(answer: Answer) -> str:
     """Write the rows as a table of HTML, for notebooks. Texts may come from devices, so they are escaped."""
     head, *rows = _table(answer)

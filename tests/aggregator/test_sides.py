@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
@@ -50,9 +51,9 @@ def test_segments_are_compared_over_the_periods_of_both(fewer):
     assert [list(side.by_last) for side in (sides.a, sides.b)] == [DAYS[1:3]] * 2
 
 
-def side(text, *periods, length="week"):
+def side(text, *periods, length="week", updated=None):
     spans = [Span(*each) if isinstance(each, tuple) else Span(each, each) for each in periods]
-    return Compared(text, 100, spans, days_of(spans, length), closed=True)
+    return Compared(text, 100, spans, days_of(spans, length), closed=updated is None, updated=updated)
 
 
 SEPTEMBER, OCTOBER = side("2026-09", "2026-W37", "2026-W38", "2026-W39"), side("2026-10", "2026-W41", "2026-W42", "2026-W43")
@@ -84,8 +85,14 @@ PARTLY = "A week that is only partly in a side is left out, so no report counts 
         (side("2026-W37", "2026-W37"), side("2026-W38", "2026-W38"), "week", ""),
         (side("2026-11", "2026-11", length="month"), side("2026-10", "2026-10", length="month"), "month", ""),
         (SEPTEMBER, side("2026-11"), "week", ""),
+        (
+            SEPTEMBER,
+            side("2026-W41..2026-W43", "2026-W41", "2026-W42", updated=datetime(2026, 10, 15, 23, tzinfo=UTC)),
+            "week",
+            f"3 whole weeks, 7 to 27 Sep 2026, with 2 of 3 whole weeks, 5 to 15 Oct 2026. {PARTLY}",
+        ),
     ],
-    ids=["cut", "missing", "joined", "from-the-beginning", "periods", "months", "no-reports"],
+    ids=["cut", "missing", "joined", "from-the-beginning", "periods", "months", "no-reports", "open"],
 )
 def test_a_comparison_of_times_says_which_days_it_has(a, b, length, words):
     """Where these are not the days that the sides name."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from deniable_query import Answer
 from deniable_query.sentences import sentences
+from deniable_query.table import days_of
 
 
 class Rows:
@@ -38,3 +40,15 @@ def test_what_rows_tell_is_said():
     assert sentences(Rows(n=9000, estimate=0.4, low=0.39, high=0.41, detected=True))[0] == (
         "disk=ssd: \u201cyes\u201d has a share of 40.0% (95% interval 39.0% to 41.0%)."
     )
+
+
+@pytest.mark.parametrize(
+    ("updated", "last"),
+    [("2020-11-28T23:00:00Z", "2020-11-28"), ("2020-12-24T08:00:00Z", "2020-11-29"), (None, "2020-11-29")],
+)
+def test_of_an_open_period_the_days_end_when_it_was_published(updated, last):
+    """As in the sentence above the rows, whatever day it is now."""
+    rows = Rows(to="2020-11-29", reason=None, **{"from": "2020-11-23"})
+    answer = Answer(rows.rows, rows.columns, [{**rows.metrics[0], "updated": updated}], trial=False)
+    assert days_of(answer) == ("2020-11-23", last)
+    assert repr(answer) == f"<Answer: 2 rows of failed, 2020-11-23 to {last}>"

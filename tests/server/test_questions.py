@@ -86,10 +86,8 @@ def test_each_question_has_its_answer(server, capsys):
     names = {"https://telemetry.example.org": server, "rk_...": READ} | {name: day(ago) for name, ago in DATES.items()}
     space, answers = {}, []
     for block in BLOCKS:
-        code = block
-        for name, ours in names.items():
-            code = code.replace(name, ours)
-        exec(code, space)
+        # In one pass: on some days a date of ours is one of the page's as well.
+        exec(re.sub("|".join(map(re.escape, names)), lambda name: names[name[0]], block), space)
         answers.append(list(space.get("rows", ())))
         assert capsys.readouterr().out or not answers[-1]
     _, shares, change, grown, medians, ranges, moved, arms, crossed, sites, trend, nobody, absent, total, people, real, _, _ = (

@@ -472,9 +472,9 @@ def test_the_words_beside_a_segment_agree_with_its_interval():
     """Holm's test finds a little more than the intervals exclude: beside its verdict stands by how much at most."""
     writer = segments._Writer(None, Measure(is_share=True), None, 0.05)
     row = {"difference": -0.025, "diff_low_all": -0.051, "diff_high_all": 0.001, "p_holm": 0.03}
-    assert writer._against(row)[:2] == ("less", "lower (by up to 6 points)")
-    assert writer._against(row | {"diff_high_all": -0.001})[1] == "lower (\N{MINUS SIGN}6 to \N{MINUS SIGN}0.1)"
-    assert writer._against(row | {"p_holm": 0.06})[1] == "cannot be told apart (\N{MINUS SIGN}6 to +1)"
+    assert writer._against(row)[:2] == ("less", "lower (by up to 5.1 points)")
+    assert writer._against(row | {"diff_high_all": -0.001})[1] == "lower (\N{MINUS SIGN}5.1 to \N{MINUS SIGN}0.1)"
+    assert writer._against(row | {"p_holm": 0.06})[1] == "cannot be told apart (\N{MINUS SIGN}5.1 to +0.1)"
 
 
 def test_the_words_beside_a_difference_agree_with_its_interval(client):
@@ -488,7 +488,7 @@ def test_the_words_beside_a_difference_agree_with_its_interval(client):
         .verdict
         for ends in ((-0.051, 0.001), (-0.051, -0.001))
     ]
-    assert verdicts == ["fell, by up to 6 points", "fell"]
+    assert verdicts == ["fell, by up to 5.1 points", "fell"]
     unknown = structs.replace(comparison, overall=structs.replace(comparison.overall, p_value=math.nan))
     view = comparison_page.view(unknown, "month")
     assert ("beyond chance." in view.summary[0], view.summary[1], view.test) == (True, "", "")

@@ -217,6 +217,8 @@ def test_of_a_number_values_are_its_mean_and_quantiles(filled):
     assert "value" not in only
     about = ask(filled, metrics=["wait", "theme"])["metrics"]
     assert [(each["id"], each["unit"]) for each in about] == [("wait", "ms"), ("theme", "share")]
+    updated = [filled.get(f"/api/v1/metrics/{id_}").get_json()["updated"] for id_ in ("wait", "theme")]
+    assert [datetime.fromisoformat(each["updated"]) for each in about] == [*map(datetime.fromisoformat, updated)]
 
 
 def test_a_count_is_the_estimate_of_all_reports(filled):

@@ -101,9 +101,9 @@ class Measure(NamedTuple):
         """Write a difference with its sign and as many digits as its interval allows, or on a logarithmic scale as a factor."""
         if self.scale == "log":
             return f"\N{MULTIPLICATION SIGN} {digits.written(value, digits.of_ratio(value, interval))}"
+        places = digits.of_distance(interval, is_share=self.is_share)
         if self.is_share:
-            return digits.written(100 * value, digits.of_share(stderr(interval)), "+")
-        places = digits.of_distance(interval, is_share=False)
+            return digits.written(100 * value, places, "+")
         return f"{digits.written(value, places, '+')}{_THIN + self.unit if self.unit else ''}"
 
     def most(self, intervals: Sequence[tuple[float, float]]) -> str:

@@ -7,7 +7,6 @@ import csv
 import json
 import re
 import sys
-from datetime import UTC, datetime
 from io import StringIO
 from typing import TYPE_CHECKING
 
@@ -300,11 +299,9 @@ def _pair(option: str, text: str, what: str) -> tuple[str, str]:
 
 def _range(answer: Answer, last_days: str | None) -> list[str]:
     """Say which days the rows are of, and why: periods count if any day of theirs is in the range."""
-    days = [(row["from"], row["to"]) for row in answer.rows if row["to"]]
-    if not days:
+    first, last = table.days_of(answer)
+    if not last:
         return []
-    first, last = min((each or "" for each, _ in days), default=""), max(str(each) for _, each in days)
-    last = min(last, str(datetime.now(UTC).date()))  # of an open period the last day lies ahead
     why = f", every {answer.metrics[0]['period_length']} that overlaps the last {_in_days(last_days)}" if last_days else ""
     why += ", open ones included" if last_days and not all(row["closed"] for row in answer.rows if row["to"]) else ""
     return [f"Rows from {first} to {last}{why}:" if first else f"Rows up to {last}{why}:"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.figures import Measure, distance
+from deniable_aggregator.answer.model.fields import so_far
 from deniable_aggregator.answer.question import date_range
 from deniable_aggregator.answer.question.side import side_of
 
@@ -138,7 +139,7 @@ def times_in_words(
     length: str,  # of the metric's periods
 ) -> str:
     """Say which whole periods two times have; empty if these are all that both name, or if a time has none."""
-    times = [(each.days, side_of(each.name, length), _number(each, length)) for each in (a, b)]
+    times = [(so_far(each.days, each.updated), side_of(each.name, length), _number(each, length)) for each in (a, b)]
     named = [date_range.number_of(*side.span, length) for _, side, _ in times]
     is_cut = any(side.is_cut for _, side, _ in times)
     if not is_cut and [number for _, _, number in times] == named:

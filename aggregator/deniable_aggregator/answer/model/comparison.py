@@ -7,7 +7,18 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from deniable.registry.metric import Value
-from deniable_aggregator.answer.model.fields import Count, Days, EarlierNotes, Interval, Number, Possible, Simulated, Span, Trial
+from deniable_aggregator.answer.model.fields import (
+    Count,
+    Days,
+    EarlierNotes,
+    Interval,
+    Moment,
+    Number,
+    Possible,
+    Simulated,
+    Span,
+    Trial,
+)
 
 
 class Differing(Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,6 +71,7 @@ class Compared(Struct, frozen=True, forbid_unknown_fields=True):
     included: Annotated[list[Span], Meta(description="The releases used")]
     days: Annotated[Days | None, Meta(description="The days that these releases cover; null without releases")]
     closed: Annotated[bool, Meta(description="Whether nothing more will be published for these releases")]
+    updated: Annotated[Moment | None, Meta(description="The hour of the last of these releases; null without releases")]
 
 
 class Overall(Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from deniable_aggregator.answer.model.fields import Count, EarlierNotes, Possible, Simulated, Trial
+from deniable_aggregator.answer.model.fields import Count, EarlierNotes, Moment, Possible, Simulated, Trial
 from deniable_aggregator.answer.model.query import Query
 
 Kind = Literal["text", "integer", "number", "boolean", "date", "time"]
@@ -112,6 +112,10 @@ class About(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     range: Possible
     segments: Annotated[list[str], Meta(description="What rows can be broken down by, besides time and value")]
+    updated: Annotated[
+        Moment | None,
+        Meta(description="The hour of the last release that its rows rest on; null: there is none"),
+    ]
 
 
 class Rows(Struct, frozen=True, forbid_unknown_fields=True):

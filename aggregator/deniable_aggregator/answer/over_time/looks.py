@@ -5,7 +5,6 @@ The intervals hold together over all looks, so looking back costs nothing.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from functools import partial
 from itertools import accumulate, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -86,12 +85,12 @@ def experiment(
 
 def scope_of(comparisons: Iterable[Comparison]) -> str:
     """Say that something is of all reports of an experiment, and of which days these are; empty without reports."""
-    days = [side.days for comparison in comparisons for side in (comparison.a, comparison.b) if side.days]
+    sides = [side for comparison in comparisons for side in (comparison.a, comparison.b)]
+    days = [covered for side in sides if (covered := so_far(side.days, side.updated))]
     if not days:
         return ""
     first = None if any(each.first is None for each in days) else min(each.first for each in days if each.first)
-    covered = so_far(Days(first, max(each.last for each in days)), datetime.now(UTC))
-    assert covered is not None  # noqa: S101 - there are days
+    covered = Days(first, max(each.last for each in days))
     text = figures.days(covered)
     return f"Over the whole experiment, {text[0].lower()}{text[1:]}"
 

@@ -27,6 +27,7 @@ from deniable_aggregator.answer.table.written import Group, about, columns_of, w
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
 
     import numpy as np
     from numpy.typing import NDArray
@@ -70,14 +71,14 @@ def rows(
     if total > MOST_ROWS:
         raise QueryTooLarge(_TOO_MANY)
     end = page.offset + page.limit
-    families = Families.of(query, groups)
+    families, updated = Families.of(query, groups), _updated(plans)
     return Rows(
         app=app.name,
         trial=app.trial,
         simulated=app.simulated,
         earlier=[note for topic in topics for note in earlier_in_words(topic.versions)],
         query=query,
-        metrics=[about(each.question.versions[0]) for each in topics],
+        metrics=[about(each.question.versions[0], updated.get(id(each))) for each in topics],
         columns=columns_of(query),
         together=families.says if query.compare else None,
         total=total,
@@ -145,6 +146,15 @@ def _course(of: Topic, words: Words) -> list[tuple[int, Selection]]:
 def _selections(plans: Sequence[_Plan]) -> Iterator[Selection]:
     for plan in plans:
         yield from (*plan.selections, *(plan.sides or ()))
+
+
+def _updated(plans: Sequence[_Plan]) -> dict[int, datetime]:
+    """Return of each topic the hour of the last release that its rows rest on."""
+    last: dict[int, datetime] = {}
+    for plan in plans:
+        for at in filter(None, (each.updated for each in plan.selections)):
+            last[id(plan.of)] = max(at, last.get(id(plan.of), at))
+    return last
 
 
 # Estimates

@@ -21,6 +21,7 @@ from deniable_aggregator.answer.readings.number import range_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
 
     from numpy.typing import NDArray
 
@@ -208,7 +209,10 @@ def columns_of(query: Query) -> list[RowColumn]:
     return [*listed[:at], *(RowColumn(name, "text", "the segment") for name in segments_of(query)), *listed[at:]]
 
 
-def about(declared: Declared) -> About:
+def about(
+    declared: Declared,
+    updated: datetime | None,  # the hour of the last release that its rows rest on
+) -> About:
     """Describe a metric beside its rows."""
     metric = declared.metric
     return About(
@@ -220,6 +224,7 @@ def about(declared: Declared) -> About:
         metric.scale,
         range_of(metric),
         list(metric.segments),
+        updated,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.figures import Measure, distance
 from deniable_aggregator.answer.question.side import side_of
+from deniable_aggregator.answer.readings.numbers_differing import MEDIAN
 
 if TYPE_CHECKING:
     from deniable.registry import Metric
@@ -142,7 +143,11 @@ def is_of_shares(comparison: Comparison) -> bool:
 
 def measure_of(row: ValueDiffering, comparison: Comparison) -> Measure:
     """Return what the estimates of a value are of."""
-    return Measure(row.value is not None, comparison.unit, comparison.scale, comparison.range)
+    return Measure(row.value is not None, comparison.unit, comparison.scale, comparison.range, _is_median(row))
+
+
+def _is_median(row: ValueDiffering) -> bool:
+    return row.value is None and row.label == MEDIAN
 
 
 def name_of(row: ValueDiffering) -> str:

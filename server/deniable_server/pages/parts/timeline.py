@@ -150,7 +150,8 @@ def picture(
         for at, point in known
     )
     estimates = [point.estimate for _, point in known]
-    lowest, highest = (measure.estimate(end, known[0][1].interval) for end in (min(estimates), max(estimates)))
+    bare = measure._replace(is_quantile=False)
+    lowest, highest = (bare.estimate(end, known[0][1].interval) for end in (min(estimates), max(estimates)))
     end, last = known[-1]
     return LinePicture(
         label=label,
@@ -174,8 +175,7 @@ def picture(
 
 def estimate(point: Point, measure: Measure) -> str:
     """Write an estimate with its interval."""
-    bare = measure._replace(unit="")  # the estimate before has the unit
-    ends = " to ".join(bare.estimate(end, point.interval).removesuffix("%") for end in point.interval)
+    ends = measure._replace(unit="").ends(point.interval).removesuffix("%")  # the estimate before has the unit
     return f"{measure.estimate(point.estimate, point.interval)} ({ends})"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Literal
 
+from deniable_query.error import QueryError
 from deniable_query.table import days_of, html, lines, remarks_of
 
 Cell = str | int | float | bool | None
@@ -71,7 +72,11 @@ class Answer:
         ------
         ImportError
             If it is not there.
+        QueryError
+            If `library` is neither.
         """
+        if library not in (None, "pandas", "polars"):
+            raise QueryError(0, "", f"frame() takes 'pandas' or 'polars', or nothing; this is {library!r}")
         for name, make in (("pandas", self._pandas), ("polars", self._polars)):
             if library in (None, name):
                 try:

@@ -300,6 +300,13 @@ def test_without_pandas_and_polars(url, monkeypatch):
     assert len(query.rows()) == 2
 
 
+@pytest.mark.parametrize("library", [1, "duckdb", pl])
+def test_a_frame_is_of_pandas_or_polars(library):
+    answer = Answer([], [], [], trial=False)
+    with pytest.raises(QueryError, match=r"^frame\(\) takes 'pandas' or 'polars', or nothing; this is "):
+        answer.frame(library)
+
+
 def test_a_problem_is_told_in_the_servers_words(url):
     query = Query(f"{url}/", READ).metric("theme")
     with pytest.raises(QueryError, match="did you mean 'theme") as results:
@@ -519,6 +526,13 @@ def test_an_experiment_is_asked_for(serve, command):
         assert [sum(line.startswith(begin) for line in lines[()]) for begin in (verdict, f"{scope}: ")] == [1, 0]
         assert [sum(line.startswith(f"{scope}: {verdict}") for line in lines[("--last", "90d")])] == [1]
         assert scope.startswith("Over the whole experiment, ")
+        # A verdict is against the declared base, so none stands beside rows that are compared with another arm.
+        other = command(address, "used", "--compare", "arm=new")[1].splitlines()
+        assert not [line for line in other if "against arm=old" in line]
+        assert "A verdict is against the declared base: write --compare arm=old." in other
+        for lines_of, base in ((lines[()], "arm=old"), (other, "arm=new")):
+            (head,) = [line for line in lines_of if line.startswith("Rows ")]
+            assert head.endswith(f", each compared with {base}:")
         # What differs comes first, and which way: as the columns LOW, ALL and HIGH, ALL have it.
         (row,) = (each for each in query.compare("arm", base="old").rows() if each["value"] == "yes" and each["differs"])
         size = figures.Measure(is_share=True).size((row["diff_low_all"], row["diff_high_all"]), is_rise=True)

@@ -209,6 +209,14 @@ def test_all_above_the_least_number_says_what_it_leaves_out(shop):
     assert (parts["low"], parts["estimate"], parts["high"]) == (1, 1, 1)
 
 
+def test_a_range_above_the_least_number_says_how_to_count_it(shop):
+    """Zeros are often many, and a range is above its first number."""
+    (share,) = rows(shop, metrics=["wait"], filters=within("0..500"))
+    assert share["note"].startswith("It leaves out answers of 0 ms: to count them, ask for ..500. Answers within ")
+    (both,) = rows(shop, metrics=["wait"], filters=within("..500"))
+    assert "leaves out" not in both["note"]
+
+
 @pytest.mark.parametrize("word", [">30", "30", "\u2265 30"])
 def test_a_number_alone_is_told_how_a_range_is_written(shop, word):
     answer = shop.http.post(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from deniable_aggregator.answer.headline import figures_of, in_words
+from deniable_aggregator.answer.difference.sentence import both_sides
+from deniable_aggregator.answer.headline import figures_of, in_words, quantile_measure
 from deniable_aggregator.answer.model.number import NumberEstimate, QuantileEstimate
+from deniable_aggregator.answer.model.series import Point
 from deniable_query.sentences import sentences
 from deniable_query.table import figures_of as cells_of
 from deniable_server.pages import number_page
+from deniable_server.pages.parts import timeline
 
 NAN = float("nan")
 
@@ -84,6 +89,19 @@ def test_every_surface_says_the_same():
         "The median is at most 0.32 EUR (95% interval 0.00 EUR to 0.32 EUR).",
         "The mean is 0.11 EUR (95% interval 0.00 EUR to 0.32 EUR).",
     ]
+
+
+def test_over_time_the_band_stands_beside_it():
+    """Its ends are those of the table of quantiles."""
+    point = Point(0.11, (0.0, 0.32), (0.0, 0.41), 900)
+    assert timeline.estimate(point, quantile_measure(fines(MEDIAN))) == "≤ 0.32\u202fEUR (0.00 to 0.32)"
+
+
+@pytest.mark.parametrize(("label", "first"), [("median", "≤ 0.32\u202fEUR"), ("mean", "0.11\u202fEUR")])
+def test_both_sides_of_a_comparison_are_written_so(label, first):
+    row = SimpleNamespace(value=None, label=label, first=0.11, first_interval=(0.0, 0.32), second=6.4, second_interval=(5.2, 7.9))
+    comparison = SimpleNamespace(unit="EUR", scale="linear", range=(0.0, 40.0))
+    assert both_sides(row, comparison) == (first, "6.4\u202fEUR")
 
 
 @pytest.mark.parametrize(

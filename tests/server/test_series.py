@@ -790,6 +790,10 @@ def test_a_segment_of_which_nothing_is_published_keeps_the_form(serve):
     trial.drain()
     words = "nothing of used is published of this segment"
     assert ask_metric(trial, "used?segment=platform=(other)")["reason"] == words
+    for query, of in (({}, "this segment"), ({"dimensions": ["time"]}, f"{day(1)}, platform=(other)")):
+        question = {"metrics": ["used"], "filters": [["is", "platform", ["(other)"]]]} | query
+        answer = trial.http.post("/api/v1/query", json=question, headers={"Authorization": f"Bearer {READ}"}).get_json()
+        assert [row["reason"] for row in answer["rows"]] == [f"nothing of used is published of {of}"]
     html = page(trial, "used?segment=platform=(other)")
     assert f'<p class="headline absent">{words[:1].upper()}{words[1:]}. <a href="/m/used">Show everything published</a>' in html
     assert '<select name="segment">' in html

@@ -171,7 +171,7 @@ def _answered(arguments: argparse.Namespace) -> tuple[str, bool]:
         remarks += _about_intervals(answer)
     cells = table.lines(answer) if any(row["n"] is not None for row in answer.rows) else []
     remarks = (_segments(arguments, answer) if is_answered else []) + remarks
-    parts = (lines, _range(answer, arguments.last), cells, remarks)
+    parts = (lines, _range(answer, arguments.last, arguments.compare), cells, remarks)
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part), is_answered
 
 
@@ -219,10 +219,13 @@ def _experiment(arguments: argparse.Namespace, rows: Answer) -> list[str]:
             raise
         return []  # the segment is no experiment
     order = [answer["order"]["says"]] if answer["order"] else []
-    sides = [(arm["comparison"]["b"]["name"], arm["comparison"]["a"]["name"], arm["verdict"]["says"]) for arm in answer["arms"]]
-    sentences = order + [f"{arm} against {base}: {says}" for arm, base, says in sides]
+    base = f"{segment}={answer['base']}"
+    is_declared = arguments.compare == base  # else rows are compared with another arm
+    arms = answer["arms"] if is_declared else []
+    sentences = order + [f"{arm['comparison']['b']['name']} against {base}: {arm['verdict']['says']}" for arm in arms]
     # Rows may be of a range of time, and an experiment never is.
-    return [f"{answer['scope']}: {each}" for each in sentences] if arguments.range or arguments.last else sentences
+    sentences = [f"{answer['scope']}: {each}" for each in sentences] if arguments.range or arguments.last else sentences
+    return sentences if is_declared else [*sentences, f"A verdict is against the declared base: write --compare {base}."]
 
 
 def _withheld(arguments: argparse.Namespace) -> str:
@@ -297,13 +300,14 @@ def _pair(option: str, text: str, what: str) -> tuple[str, str]:
     return name, value
 
 
-def _range(answer: Answer, last_days: str | None) -> list[str]:
-    """Say which days the rows are of, and why: periods count if any day of theirs is in the range."""
-    first, last = table.days_of(answer)
+def _range(answer: Answer, last_days: str | None, compare: str | None) -> list[str]:
+    """Say which days the rows are of, and why, and which segment they are compared with."""
+    first, last = table.days_of(answer)  # periods count if any day of theirs is in the range
     if not last:
         return []
     why = f", every {answer.metrics[0]['period_length']} that overlaps the last {_in_days(last_days)}" if last_days else ""
     why += ", open ones included" if last_days and not all(row["closed"] for row in answer.rows if row["to"]) else ""
+    why += f", each compared with {compare}" if compare and compare != _PREVIOUS else ""
     return [f"Rows from {first} to {last}{why}:" if first else f"Rows up to {last}{why}:"]
 
 

@@ -19,6 +19,14 @@ def nearest(period: str, spans: Sequence[Span]) -> list[Span]:
     return [*[span for span in spans if span.last < period][-1:], *[span for span in spans if span.last > period][:1]]
 
 
+def unpublished(
+    metric: str,  # its id
+    part: str = "this segment",  # of which there is nothing
+) -> str:
+    """Say that something of a metric is published, but not this part."""
+    return f"nothing of {metric} is published of {part}"
+
+
 def why_absent(
     metric: str,  # its id
     period: str | None,  # that was asked for
@@ -30,7 +38,7 @@ def why_absent(
     if not spans and awaited:
         return f"nothing of {metric} is published yet: {awaited}"
     if period is None or not spans:
-        return f"nothing of {metric} is published of this segment"
+        return unpublished(metric)
     begins, ends = bounds(period, length)
     now, name = datetime.now(UTC), moment(period, length)
     if begins > now:
@@ -39,4 +47,4 @@ def why_absent(
         return f"{name} lies before the first {length} published, {moment(spans[0].last, length)}"
     near = [moment(span.last, length) for span in nearest(period, spans)]
     still = f"; the {length} is not over" if ends > now else ""
-    return f"nothing of {metric} is published of {name}; nearest {'is' if len(near) == 1 else 'are'} {listed(near)}{still}"
+    return f"{unpublished(metric, name)}; nearest {'is' if len(near) == 1 else 'are'} {listed(near)}{still}"

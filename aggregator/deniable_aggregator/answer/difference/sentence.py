@@ -11,6 +11,7 @@ from deniable_aggregator.answer.figures import Measure, distance
 from deniable_aggregator.answer.model.fields import so_far
 from deniable_aggregator.answer.question import date_range
 from deniable_aggregator.answer.question.side import side_of
+from deniable_aggregator.answer.readings.numbers_differing import MEDIAN
 
 if TYPE_CHECKING:
     from deniable.registry import Metric
@@ -176,7 +177,11 @@ def is_of_shares(comparison: Comparison) -> bool:
 
 def measure_of(row: ValueDiffering, comparison: Comparison) -> Measure:
     """Return what the estimates of a value are of."""
-    return Measure(row.value is not None, comparison.unit, comparison.scale, comparison.range)
+    return Measure(row.value is not None, comparison.unit, comparison.scale, comparison.range, _is_median(row))
+
+
+def _is_median(row: ValueDiffering) -> bool:
+    return row.value is None and row.label == MEDIAN
 
 
 def name_of(row: ValueDiffering) -> str:

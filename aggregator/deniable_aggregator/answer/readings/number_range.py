@@ -81,10 +81,14 @@ def rounding(reading: NumberReading, text: str) -> str:
     if (share.low, share.high) == (0.0, 1.0):  # a range without both ends is none, so this is above the least number
         blur = f"It leaves out only answers of {low} {metric.unit}: with them it is 100% of all answers."
         return f"{blur}{_advice(narrower(reading, text))}"
+    left_out = ""
+    if share.low == 0.0 and number_range.read(text, metric).above is not None:  # often zeros, of which there are many
+        with_them = f"{JOINT}{text.partition(JOINT)[2]}"
+        left_out = f"It leaves out answers of {low} {metric.unit}: to count them, ask for {with_them}. "
     distance = f"{moved(metric)(share.blur):.3g}"
     near = f"a factor of {distance}" if metric.scale == "log" else f"{distance} {metric.unit}"
     blur = f"Answers within {near} of an end may count on either side of it: the interval allows for that."
-    return f"{blur}{_advice(narrower(reading, text))}"
+    return f"{left_out}{blur}{_advice(narrower(reading, text))}"
 
 
 def _advice(ranges: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from deniable.messages.plural import plural
 from deniable.registry import OTHER
+from deniable_aggregator.answer.absence import unpublished
 from deniable_aggregator.answer.model.fields import days_of, in_words
 from deniable_aggregator.answer.question import date_range
 from deniable_aggregator.answer.refusal import why_withheld
@@ -111,14 +112,15 @@ class Topic:
         if days is None:
             return f"nothing of {metric.id} is published yet: {version.app.why_nothing_yet(self.question.versions[0])}"
         if self._within:
-            return f"nothing of {metric.id} is published of {self._named(words, name)}"
+            return unpublished(metric.id, self._named(words, name))
         return f"nothing of {metric.id} is published in this range, but {in_words(days)}"
 
     def _named(self, words: Words, name: str | None) -> str:
-        """Name a group of rows, as far as anything names it: its period, and its segments."""
-        cells = self.question.cells[self.versions[0].declared.definition]
-        parts = [*([name] if name else []), *(f"{segment}={word}" for segment, word in zip(cells.dimensions, words, strict=True))]
-        return ", ".join(parts) or "this time"
+        """Name a group of rows: by its period and its segments, also those of a filter. A segment alone is the one asked for."""
+        cell = self.question.cell(self.versions[0].declared, words)
+        if cell and not words and not name:
+            return "this segment"
+        return ", ".join(filter(None, [name, *cell.split(",")])) or "this time"
 
 
 def _periods(side: Selection, first: str, last: str, length: str) -> int:

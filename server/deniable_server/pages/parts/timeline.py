@@ -150,7 +150,8 @@ def picture(
         for at, point in known
     )
     estimates = [point.estimate for _, point in known]
-    lowest, highest = (measure.estimate(end, known[0][1].interval) for end in (min(estimates), max(estimates)))
+    bare = measure._replace(is_quantile=False)
+    lowest, highest = (bare.estimate(end, known[0][1].interval) for end in (min(estimates), max(estimates)))
     end, last = known[-1]
     return LinePicture(
         label=label,

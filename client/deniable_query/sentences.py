@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deniable_query import digits
-from deniable_query.table import figures_of, side_of
+from deniable_query.table import figures_of, range_of, side_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,7 +110,7 @@ def _differs(row: Row, metric: dict[str, Any], beside: str) -> str:
     verb = f"{'more' if is_more else 'less'} frequent" if of_share else "higher" if is_more else "lower"
     subject = subject_of(row, metric)
     subject = f"{subject[0].upper()}{subject[1:]}"
-    return f"{subject} is {verb} {beside}, by {_size(row, unit, is_ratio=is_ratio, is_more=is_more)}."
+    return f"{subject} is {verb} {beside}, by {_size(row, unit, range_of(metric), is_ratio=is_ratio, is_more=is_more)}."
 
 
 def subject_of(row: Row, metric: Mapping[str, Any]) -> str:
@@ -121,11 +121,11 @@ def subject_of(row: Row, metric: Mapping[str, Any]) -> str:
     return f"the {_MEANS[value][4:]}" if value in _MEANS else f"the {value[1:]}% quantile"
 
 
-def _size(row: Row, unit: str, *, is_ratio: bool, is_more: bool) -> str:
+def _size(row: Row, unit: str, range_: tuple[float, float], *, is_ratio: bool, is_more: bool) -> str:
     """Write how large a difference is, without a sign; how large at most, if its interval holds no difference."""
     low, high = float(row["diff_low_all"] or 0), float(row["diff_high_all"] or 0)
     if not is_more:
         low, high = (1 / high, 1 / low) if is_ratio else (-high, -low)
-    begin, end = digits.written_distance((low, high), is_share=unit == "share", is_ratio=is_ratio)
+    begin, end = digits.written_distance((low, high), range_, is_share=unit == "share", is_ratio=is_ratio)
     words = f"up to {end}" if holds_none(row, is_ratio=is_ratio) else f"{begin} to {end}"
     return f"a factor of {words}" if is_ratio else f"{words} {'points' if unit == 'share' else unit}"

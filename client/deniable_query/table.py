@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deniable_query import digits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from deniable_query.answer import Answer, Cell, Row
 
@@ -129,7 +129,7 @@ def _table(answer: Answer) -> list[list[str]]:
                 line = (*(row[name] for name in names if name not in ("period", "time")), row["metric"], row.get("version"))
                 size, *ends = (None, None, None) if line in lines_with_trend else (size, *ends)
                 lines_with_trend.add(line)
-            cells += distances(size, *ends, unit=unit, is_ratio=is_ratio)
+            cells += distances(size, *ends, unit=unit, range_=range_of(metric), is_ratio=is_ratio)
             cells += [_number(row["p_holm"])] if names_of is differences else []
         table.append([*cells, "" if row["n"] is None else f"{row['n']:,}"])
     return table
@@ -147,7 +147,7 @@ def figures_of(row: Row, metric: dict[str, Any], *, in_sentence: bool = False) -
     """Write an estimate and the ends of its interval as pages do: of a number, or in a sentence, what is possible of them."""
     cells, unit = [row[name] for name in _ESTIMATE], str(row["unit"] or "")
     if unit != "share":
-        least, most = metric["range"] or (-inf, inf)
+        least, most = range_of(metric)
         cells = [min(max(each, least), most) if isinstance(each, float) else each for each in cells]
     texts = figures(*cells, unit=unit, are_possible=in_sentence)
     return [_one_sided(row, metric, texts, in_sentence=in_sentence), *texts[1:]]
@@ -172,6 +172,12 @@ def _one_sided(row: Row, metric: dict[str, Any], texts: list[str], *, in_sentenc
     return f"{most} {texts[2]}" if side < 0 else f"{least} {texts[1]}"
 
 
+def range_of(metric: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the least and the greatest answer that is possible, as far as the server says them."""
+    least, most = metric.get("range") or (-inf, inf)
+    return least, most
+
+
 def figures(estimate: Cell, low: Cell, high: Cell, *, unit: str, are_possible: bool = False) -> list[str]:
     """Write an estimate and the ends of its interval, which are rounded outwards."""
     if not (isinstance(low, float) and isinstance(high, float)):
@@ -189,12 +195,12 @@ def figures(estimate: Cell, low: Cell, high: Cell, *, unit: str, are_possible: b
     return [f"{each} {unit}" for each in numbers]
 
 
-def distances(size: Cell, low: Cell, high: Cell, *, unit: str, is_ratio: bool) -> list[str]:
+def distances(size: Cell, low: Cell, high: Cell, *, unit: str, range_: tuple[float, float], is_ratio: bool) -> list[str]:
     """Write a difference or a trend and the ends of its interval, with signs: of shares in points; or ratios as factors."""
     if not (isinstance(size, float) and isinstance(low, float) and isinstance(high, float)):
         return ["" if each is None else str(each) for each in (size, low, high)]
     is_share = unit == "share"
-    ends = digits.written_distance((low, high), is_share=is_share, is_ratio=is_ratio, positive="+")
+    ends = digits.written_distance((low, high), range_, is_share=is_share, is_ratio=is_ratio, positive="+")
     if is_ratio:
         return [f"\N{MULTIPLICATION SIGN} {each}" for each in (digits.written(size, digits.of_ratio(size, (low, high))), *ends)]
     number = digits.written((100 if is_share else 1) * size, digits.of_distance((low, high), is_share=is_share), "+")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable_query import digits
 from deniable_query.sentences import prefix_of, segments_of, subject_of
+from deniable_query.table import range_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -76,7 +77,8 @@ def _trend(row: Row, metric: Mapping[str, Any]) -> str:
     is_known = low > none or high < none
     if is_known and high < none:
         low, high = (1 / high, 1 / low) if is_ratio else (-high, -low)
-    begin, end = digits.written_distance((low, high), is_share=is_share, is_ratio=is_ratio, positive="" if is_known else "+")
+    signs = "" if is_known else "+"
+    begin, end = digits.written_distance((low, high), range_of(metric), is_share=is_share, is_ratio=is_ratio, positive=signs)
     unit = "" if is_ratio else f" {'points' if is_share else row['unit']}"
     size = f"{'a factor of ' * is_ratio}{begin} to {end}{unit} a {length}"
     if not is_known:

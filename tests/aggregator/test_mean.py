@@ -18,6 +18,7 @@ from deniable.mechanisms.window import for_distribution
 from deniable_aggregator import tally
 from deniable_aggregator.decode.numbers import mean as decode_mean
 from deniable_aggregator.decode.numbers.mean import mean
+from deniable_aggregator.planning.simulation import Simulation
 from deniable_aggregator.tally import Tally
 
 SURE = 1e-4  # probability that a test fails although all is right
@@ -172,6 +173,16 @@ def test_a_kept_mean(periods, changing):
     assert np.std(errors) < 1.2
     assert covered >= fewest(runs, 0.945)
     assert of_those >= fewest(runs, 0.945)
+
+
+def test_few_people_of_whom_one_or_two_answer_otherwise():
+    """Though what is seen varies little: with little noise their intervals would miss twice as often as they say."""
+    mechanism, rng = window(6, domain_size=4), np.random.default_rng(9)  # replayed chance of a test, not of a device
+    law, hits = Simulation(mechanism, [0, 3]), 0
+    for few in rng.binomial(60, 0.05, 600):
+        low, high = mean(mechanism, law.draw(np.array([60 - few, few]), rng)).interval()
+        hits += low <= 0.05 <= high
+    assert hits >= binom.ppf(1e-3, 600, 0.95)
 
 
 def test_no_reports_and_one():

@@ -235,7 +235,7 @@ def test_what_is_said_of_changes(differs, ends, text):
         fields = dict.fromkeys(Differing.__struct_fields__, 0.0) | {"difference": size, "interval": ends, "simultaneous": ends}
         change = PeriodChange(**(fields | {"differs": moved}), since="2026-09", last="2026-10")
         lines.append(Line("share", "abcde"[at], "abcde"[at], [], change, None))
-    fields = dict.fromkeys(Series.__struct_fields__) | {"period_length": "month", "unit": "", "scale": "linear"}
+    fields = dict.fromkeys(Series.__struct_fields__) | {"period_length": "month", "unit": "", "scale": "linear", "range": (0, 1)}
     family = " This metric is tested alone; the list tests all metrics together, and may not find this."
     words = change_in_words(Series(**(fields | {"lines": lines, "periods": []})))
     assert words == f"{text}{family if any(differs) else ''}"

@@ -1096,8 +1096,10 @@ def test_differences_have_the_digits_of_pages(cells, unit, texts):
 
 
 @pytest.mark.parametrize(
-    ("ends", "scale", "unit", "size"),
+    ("ends", "scale", "unit", "size"),  # of a range from 1 to 600
     [
+        ((30.5, 4000.0), "linear", "min", "30 to 599 min"),
+        ((1e-9, 0.5), "log", "min", "a factor of 2.0 to 600"),
         ((0.0048, 0.0521), "linear", "share", "0.4 to 5.3 points"),  # the low end is not rounded to none
         ((-0.0521, -0.0048), "linear", "share", "0.4 to 5.3 points"),
         ((-0.001, 0.042), "linear", "share", "up to 4.2 points"),
@@ -1114,10 +1116,10 @@ def test_both_ends_of_what_differs_are_said_as_on_pages(ends, scale, unit, size)
     row = {"metric": "m", "value": "yes" if unit == "share" else "mean", "unit": unit, "p_holm": 0.01, "differs": True}
     row |= {"os": "linux", "difference": sum(ends) / 2, "diff_low_all": ends[0], "diff_high_all": ends[1]}
     columns = [{"name": name} for name in ("from", "to", "os", "value", "n", "difference")]
-    answer = Answer([row], columns, [{"id": "m", "unit": unit, "scale": scale}], trial=False)
+    answer = Answer([row], columns, [{"id": "m", "unit": unit, "scale": scale, "range": [1.0, 600.0]}], trial=False)
     (sentence,) = differences(answer, "os=mac")
     assert sentence.endswith(f", by {size}.")
-    measure = figures.Measure(unit == "share", "" if unit == "share" else unit, scale)
+    measure = figures.Measure(unit == "share", "" if unit == "share" else unit, scale, (1.0, 600.0))
     assert size == measure.size(ends, is_rise=sum(ends) / 2 > none).replace("\u202f", " ")
 
 

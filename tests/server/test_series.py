@@ -403,7 +403,7 @@ def test_the_page_says_the_trend_of_the_series(kind, scale, slope, ends, words):
         target="population",
         unit="" if kind == "share" else "ms",
         scale=scale,
-        range=(0.0, 1.0),
+        range=(0.0, 1.0) if kind == "share" else (1.0, 9999.0),
         periods=periods,
         lines=lines,
         left_out=0,

@@ -130,7 +130,8 @@ def test_a_shift_that_was_seen_before_the_line_of_the_list_is_not_in_it():
     shift = Shift("rose", single=False, begins="2026-01-03", seen="2026-01-05", size=0.3, interval=(0.1, 0.5))
     points = [Point(0.5, (0.4, 0.6), (0.3, 0.7), 100)]
     line = Line("share", value=True, label="yes", points=points, change=None, trend=None, shifts=[shift])
-    fields = dict.fromkeys(Series.__struct_fields__) | {"period_length": "day", "unit": "", "scale": "linear", "lines": [line]}
+    fields = dict.fromkeys(Series.__struct_fields__) | {"period_length": "day", "unit": "", "scale": "linear"}
+    fields |= {"range": (0, 1), "lines": [line]}
     series = Series(**(fields | {"periods": []}))
     assert shifted_in_words(series, "2026-01-05").startswith("“yes” shifted up")
     assert shifted_in_words(series, "2026-01-06") == ""

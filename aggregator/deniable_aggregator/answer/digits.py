@@ -149,14 +149,19 @@ def of_distance(ends: tuple[float, float], *, is_share: bool) -> int:
     return max(of_interval(ends[0], ends), 0 if are_whole(ends[0], ends) or not 0 < error < inf else of_error(fine), 0)
 
 
-def written_distance(ends: tuple[float, float], *, is_share: bool, is_ratio: bool, positive: str = "") -> tuple[str, str]:
+def written_distance(
+    ends: tuple[float, float], range_: tuple[float, float], *, is_share: bool, is_ratio: bool, positive: str = ""
+) -> tuple[str, str]:
     """Write the ends of the interval of a difference of numbers, of shares in points, or as a ratio of numbers."""
+    # Nothing is farther apart than the ends of its range, so an interval that is cut there holds as often.
+    low, high = range_
     if is_ratio:
-        return written_difference(ends, (of_ratio(ends[0], ends), of_ratio(ends[1], ends)), none=1.0)
-    places = of_distance(ends, is_share=is_share)
-    if is_share:  # no shares are more than 100 points apart, so an interval that is cut there holds as often
-        ends = (min(max(100 * ends[0], -100.0), 100.0), min(max(100 * ends[1], -100.0), 100.0))
-    return written_difference(ends, (places, places), positive)
+        most = high / low if 0 < low < high < inf else inf
+        first, last = (min(max(end, 1 / most), most) for end in ends)
+        return written_difference((first, last), (of_ratio(first, ends), of_ratio(last, ends)), none=1.0)
+    places, factor, most = of_distance(ends, is_share=is_share), 100 if is_share else 1, 1.0 if is_share else high - low
+    first, last = (factor * min(max(end, -most), most) for end in ends)
+    return written_difference((first, last), (places, places), positive)
 
 
 def written_most(most: float) -> str:

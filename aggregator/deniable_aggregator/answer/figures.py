@@ -117,8 +117,8 @@ class Measure(NamedTuple):
     def _written(self, ends: tuple[float, float], sign: str) -> tuple[str, str]:
         """Write the ends of two distances, the second one with the unit."""
         if self.scale == "log":
-            return digits.written_distance((exp(ends[0]), exp(ends[1])), is_share=False, is_ratio=True)
-        low, high = digits.written_distance(ends, is_share=self.is_share, is_ratio=False, positive=sign)
+            return digits.written_distance((exp(ends[0]), exp(ends[1])), self.range, is_share=False, is_ratio=True)
+        low, high = digits.written_distance(ends, self.range, is_share=self.is_share, is_ratio=False, positive=sign)
         return low, f"{high} points" if self.is_share else f"{high}{_THIN + self.unit if self.unit else ''}"
 
 

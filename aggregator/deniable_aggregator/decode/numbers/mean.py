@@ -52,13 +52,13 @@ class Mean:
         target: Target = "population",
     ) -> tuple[float, float]:
         """Compute a confidence interval of the mean place."""
-        # Few people may all have given one answer by chance. So their answers are taken to vary by at least z^2 / (people + z^2)
-        # of the most that they can, with z the normal quantile. It is what Wilson's interval allows for a share of 0.
+        # Few people may all have given one answer by chance. So their answers are taken to vary by z^2 / (people + z^2) more
+        # of the most that they can, with z the normal quantile, beside what is seen: as Wilson's interval of a share allows.
         z = -float(ndtri(tail(level)))
         error = self.respondents_stderr
         if target == "population":
             unseen = z * z / (self.people + z * z) / 4 / self.people if self.n else 0.0
-            error = max(self.stderr, sqrt(error**2 + unseen))
+            error = sqrt(max(self.stderr, error) ** 2 + unseen)
         return self.place - z * error, self.place + z * error
 
 

@@ -13,6 +13,7 @@ from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.reading import LineOptions
 from deniable_aggregator.answer.readings import read
 from deniable_aggregator.answer.readings.lines import differences
+from deniable_aggregator.answer.readings.number import range_of
 from deniable_aggregator.answer.refusal import QueryTooLarge
 from deniable_aggregator.answer.table import cost
 from deniable_server.pages.segments.compared import pairs_of
@@ -74,7 +75,7 @@ def clearest(
     # this level holds no zero is the test: p-values would take ten times as long.
     level = 1 - (1 - LEVEL) / max(together * sum(second.hypotheses for _, second in sides), 1)
     differing = list[tuple[float, Clearest]]()
-    measure = Measure(measured.number is None, metric.unit, metric.scale)
+    measure = Measure(measured.number is None, metric.unit, metric.scale, range_of(metric))
     for pair, (first, second) in zip(pairs, sides, strict=True):
         difference = differences(first, second, None)
         if isinstance(difference, str):

@@ -9,14 +9,16 @@ from types import SimpleNamespace
 import pytest
 import redis
 
+from deniable.commands.entry import main
 from deniable.registry import published
 from deniable.registry.tables import Publication
 from deniable_aggregator.archive.folder import Folder
 from deniable_aggregator.commands import worker
-from deniable_aggregator.counting import chores, prometheus
+from deniable_aggregator.counting import chores, compilation, prometheus
 from deniable_aggregator.counting.chores import Chore
 from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.faults import Faults, present
+from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.publish.hourly import Hourly
 from deniable_aggregator.store import Store
 
@@ -65,6 +67,18 @@ def test_reports_of_a_trial_show_in_status_as_soon_as_in_results(store, clock, m
         every["copies"].do()
         clock[0] += 2
     assert seen == ["publisher", "copies"] * looks
+
+
+@pytest.mark.parametrize(("options", "counted", "words"), [((), 0, ""), ((), 2, "counted 2 "), (("--burst",), 0, "counted 0 ")])
+def test_a_worker_that_is_replaced_is_silent_if_it_has_counted_nothing(store_url, capsys, monkeypatch, options, counted, words):
+    """As after an edit of the registry. A burst always says what became of it."""
+    monkeypatch.setattr(worker, "_stop_on_signals", lambda: (threading.Event(), threading.Event()))
+    monkeypatch.setattr(Worker, "run", lambda *_, **__: None)
+    monkeypatch.setattr(Worker, "counted", counted)
+    monkeypatch.setattr(compilation, "Compilation", lambda: SimpleNamespace(stop=lambda: None))
+    assert main(["worker", "--redis-url", store_url, "--app", "shop", *options]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "put aside" in line]
+    assert [line[: len(words)] for line in lines] == [words] * bool(words)
 
 
 def test_one_in_pieces_goes_on_at_once(store, clock):

@@ -113,6 +113,67 @@ def test_a_text_that_is_no_toml():
 
 
 @pytest.mark.parametrize(
+    ("array", "line"),
+    [
+        ('values = ["light", "dark"', 16),
+        ('values = [\n    "light",\n    "[dark]"  # ]\n', 16),
+        ('values = [\n    "light",\n    "dark",\n\n', 16),
+    ],
+)
+def test_an_array_without_end(array, line, tmp_path):
+    """It is one fault, where the array begins, and not one for each line after it."""
+    text = SOUND.replace('values = ["light", "dark"]', array)
+    path = tmp_path / "metrics.toml"
+    path.write_text(text, "utf-8")
+    key = array.partition(" ")[0]
+    rule = f"{key} begins an array that has no end: write ] after its last value"
+    assert faults(text) == [(line, "-", rule)]
+    assert [(fault.line, fault.rule) for fault in lint(path).faults if fault.metric == "-"] == [(line, rule)]
+    assert len(lint(path).faults) == 1
+    last = f"{SOUND}segments = ["
+    assert [number for number, _, _ in faults(last)] == [last.count("\n") + 1]
+
+
+def test_a_comma_that_is_missing():
+    """An array that has an end is not said to have none."""
+    for array in ('["light" "dark"]', '[\n"light"\n"dark"\n]'):
+        text = SOUND.replace('["light", "dark"]', array)
+        ((line, _, rule),) = faults(text)
+        assert (line, rule.rpartition("; ")[2]) == (16 + 2 * array.count("\n") // 3, "a comma is missing before it")
+
+
+def test_a_byte_order_mark_is_read_over(tmp_path):
+    """Some editors of Windows write one."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(SOUND, "utf-8-sig")
+    assert registry.load(path) == registry.parse(SOUND, str(path))
+    marked = lint(path)
+    path.write_text(SOUND, "utf-8")
+    assert marked == lint(path)
+
+
+def test_an_epsilon_is_shown_as_a_number(tmp_path):
+    """It is no text in the file, and none in the fault."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(
+        SOUND.replace('"categorical"', '"set"').replace("epsilon = 1.0", "epsilon = 1.0\nepsilon_permanent = 2.0"), "utf-8"
+    )
+    assert f"{path}:18: ui.theme: epsilon_permanent = 2.0: remove it; " in "\n".join(map(str, lint(path).faults))
+
+
+def test_few_reports_of_all_metrics_are_said_where_they_are_written(tmp_path):
+    """Once, and not at each metric."""
+    path = tmp_path / "metrics.toml"
+    text = SOUND.replace("[segments]", "[publication]\nmin_reports = 1\n\n[segments]")
+    path.write_text(f"{text}min_reports = 2\n", "utf-8")
+    words = "below 20 it publishes results of small groups; write more"
+    assert [(each.line, each.metric, each.rule) for each in lint(path).warnings if "min_reports" in each.rule] == [
+        (9, "-", f"publication.min_reports: {words}"),
+        (32, "b", f"min_reports: {words}"),
+    ]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         'format = 1\napp = "shop"\n[metrics]\na = { type = "boolen", epsilon = 1, description = "d", owner = "o" }\n',
@@ -200,9 +261,9 @@ def test_a_missing_registry_is_called_missing(tmp_path, monkeypatch):
 
 
 def test_what_is_not_closed_is_reported_at_the_end():
-    """An array that is never closed is a fault of the last line, where it is missed."""
+    """A text that is never closed is a fault of the last line, where it is missed."""
     with pytest.raises(RegistryError) as raised:
-        registry.parse('format = 1\napp = "shop"\nvalues = [\n  "a",\n')
+        registry.parse('format = 1\napp = "shop"\nvalues = """\n  "a",\n')
     assert [fault.line for fault in raised.value.faults] == [4]
 
 

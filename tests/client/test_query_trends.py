@@ -40,7 +40,7 @@ MINUTES, SHARE, SECONDS = {"unit": "min"}, {"unit": "share"}, {"unit": "s", "sca
             MINUTES,
             f"No trend beyond chance of the mean: {MINUS}0.6 to +1.5 min a week (95% interval).",
         ),
-        (("", "crime", 0.01, 0.004, 0.016), SHARE, "On average “crime” rose by 0.4 to 1.6 points a week (95% interval)."),
+        (("", "crime", 0.01, 0.004, 0.016), SHARE, "On average “crime” rose by 0.40 to 1.60 points a week (95% interval)."),
         (
             ("", "geometric_mean", 1.05, 1.02, 1.08),
             SECONDS,

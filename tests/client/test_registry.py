@@ -49,7 +49,7 @@ PAIR = '{ a = ["x", "y"], b = ["x", "y"] }'
 
 FAULTS = [
     # the file
-    ("format = [", "-", "this is no valid TOML: Invalid value (at end of document)", None),
+    ("format = [", "-", "format begins an array that has no end: write ] after its last value", None),
     ("app = shop", "-", "this is no valid TOML: Invalid value (at line 1, column 7); texts need quotes", None),
     ("a = True", "-", "this is no valid TOML: Invalid value (at line 1, column 5); write true in lower case", None),
     ("a = 2026-02-30", "-", "this is no valid TOML: Invalid date or datetime (at line 1, column 5); there is no such date", None),
@@ -384,7 +384,7 @@ FAULTS = [
     (
         HEAD + metric(type='"ordinal"', estimate='"median"'),
         "m",
-        "estimate: write 'mean' for an ordinal, or remove it; then the share of each value is estimated",
+        'estimate: write estimate = "mean" for an ordinal, or remove it; then the share of each value is estimated',
         "median",
     ),
     (HEAD + metric(estimate='"mean"'), "m", "estimate: remove it; only a metric of type ordinal or number has it", "mean"),
@@ -417,7 +417,12 @@ FAULTS = [
     (HEAD + number(range="[1, 1]"), "m", "range: write the least and the greatest number, such as [1, 60000]", [1, 1]),
     (HEAD + number(range="[2, 1]"), "m", "range: write the least and the greatest number, such as [1, 60000]", [2, 1]),
     (HEAD + number(range='[1, "x"]'), "m", "range: write the least and the greatest number, such as [1, 60000]", [1, "x"]),
-    (HEAD + number(range="[1, inf]"), "m", "range: write the least and the greatest number, such as [1, 60000]", [1, inf]),
+    (
+        HEAD + number(range="[1, inf]"),
+        "m",
+        "range: write the least and the greatest number, which are finite, such as [1, 60000]",
+        [1, inf],
+    ),
     (
         HEAD + number(range="[0, 1]", scale='"log"'),
         "m",
@@ -450,8 +455,18 @@ FAULTS = [
         "unit: write a word that says what the number counts, such as ms, bytes or flights",
         "a (b",
     ),
-    (HEAD + number(estimate=None), "m", "estimate: write 'mean', or 'distribution' for quantiles and the mean", None),
-    (HEAD + number(estimate='"median"'), "m", "estimate: write 'mean', or 'distribution' for quantiles and the mean", "median"),
+    (
+        HEAD + number(estimate=None),
+        "m",
+        'estimate: write estimate = "mean", or estimate = "distribution" for quantiles and the mean',
+        None,
+    ),
+    (
+        HEAD + number(estimate='"median"'),
+        "m",
+        'estimate: write estimate = "mean", or estimate = "distribution" for quantiles and the mean',
+        "median",
+    ),
     (HEAD + number(none='"x"'), "m", "none: write the number that is reported for everything that is no number", "x"),
     (HEAD + number(none="true"), "m", "none: write the number that is reported for everything that is no number", True),
     (HEAD + metric(type="[]"), "m", "type: write one of boolean, categorical, ordinal, product, set, number, string, key", []),

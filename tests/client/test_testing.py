@@ -541,6 +541,24 @@ def test_failures_are_planned(stub, client_to):
     assert len({attempt.key for attempt in stub.attempts}) == 1
 
 
+@pytest.mark.parametrize("status", ["503", 99, 100, 600, True, None, 503.0])
+def test_a_failure_that_is_no_status_is_refused_at_once(stub, status):
+    """An answer with it could not be written."""
+    with pytest.raises(ParameterError, match=r"^status.*: write the number of an HTTP status, such as 503$"):
+        stub.fail(status)
+    stub.fail(503)
+
+
+def test_a_server_without_words_is_not_quoted(stub, client_to, caplog):
+    """Empty quotes would look like a fault of the line."""
+    stub.fail(401)
+    client = client_to(stub)
+    assert client.record("ui.theme", "dark")
+    assert not client.flush(60)
+    assert "(it says" not in caplog.text
+    assert "planned" in caplog.text
+
+
 def test_a_wait_says_what_came(stub, client_to, registry, monkeypatch):
     """And what was refused or dropped, and why: a bare False would not help whoever reads a failed assertion."""
     assert repr(stub.wait(1, timeout=0)) == "<0 reports of 1 came; the client is off: deniable.init was not called>"

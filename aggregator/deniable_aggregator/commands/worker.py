@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.counting.counter import WorkerSettings
     from deniable_aggregator.counting.events import Events
     from deniable_aggregator.counting.faults import Faults
+    from deniable_aggregator.counting.worker import Worker
     from deniable_aggregator.deletion.archived_files import ArchivedFiles
     from deniable_aggregator.deletion.retention import Retention
     from deniable_aggregator.publish.publisher import Publisher
@@ -100,14 +101,20 @@ def worker(parser: argparse.ArgumentParser) -> Run:
             signs.stop()
             if compilation:
                 compilation.stop()
-        summary = f"counted {plural(counter.counted, 'report')}, put aside {plural(counter.buried, 'batch')}"
-        if log_settings.format == "json":  # readers of the log expect nothing else in it
-            log.info("%s", summary)
-        else:
-            print(summary, file=sys.stderr)
+        if arguments.burst or counter.counted or counter.buried:  # after an edit another worker takes its place
+            _summarise(counter, log_settings.format)
         return options.STORE_STATUS if counter.cut_off else 0
 
     return run
+
+
+def _summarise(counter: Worker, log_format: str) -> None:
+    """Say how much was counted."""
+    summary = f"counted {plural(counter.counted, 'report')}, put aside {plural(counter.buried, 'batch')}"
+    if log_format == "json":  # readers of the log expect nothing else in it
+        log.info("%s", summary)
+    else:
+        print(summary, file=sys.stderr)
 
 
 def _loaded(joined: str) -> tuple[dict[str, Registry], dict[str, str]]:

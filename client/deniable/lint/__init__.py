@@ -44,6 +44,7 @@ LONG_DAYS = 400
 
 FEW_REPORTS = 20
 """The `min_reports` below which lint warns. It would publish groups so small that all members may know each other."""
+_FEW = f"below {FEW_REPORTS} it publishes results of small groups; write more"
 
 MANY_VALUES = 3
 """Fewest equal values for which two metrics may ask the same question. Many have fewer, such as yes and no."""
@@ -101,7 +102,7 @@ def lint(
     for ready in (each for each in usable if not sound.stands_in(each.metric.id)):
         metric, mechanism = ready.metric, ready.mechanism
         doubts = chain(
-            *(_doubts(metric, is_whole=metric.id in sound.whole_numbers), _mixed_doubts(metric)),
+            *(_doubts(metric, loaded.publication.min_reports, is_whole=metric.id in sound.whole_numbers), _mixed_doubts(metric)),
             *(_large(loaded, metric, mechanism), _rare(metric, mechanism), _capped(metric)),
         )
         warnings += [Fault(str(path), metric.id, rule, value) for rule, value in doubts]
@@ -165,6 +166,8 @@ def _unknown_mechanisms(loaded: Registry) -> Iterator[str]:
 def _file_doubts(loaded: Registry) -> Iterator[tuple[str, object]]:
     if loaded.publication.trial:
         yield "publication.trial: all is published at once, which reveals who took part; remove it before people answer", True
+    if loaded.publication.min_reports < FEW_REPORTS:
+        yield f"publication.min_reports: {_FEW}", loaded.publication.min_reports
     if loaded.analysts.epsilon > STRONG_EPSILON:
         rule = f"analysts.epsilon: above {STRONG_EPSILON:g} the segment of a report is known with odds above 50 to 1; write less"
         yield rule, loaded.analysts.epsilon
@@ -303,7 +306,7 @@ def _exposed(exposure: Exposure) -> Iterator[tuple[str, object]]:
             yield f"{rule}: {mend}", ...
 
 
-def _doubts(metric: Metric, *, is_whole: bool) -> Iterator[tuple[str, object]]:
+def _doubts(metric: Metric, common: int, *, is_whole: bool) -> Iterator[tuple[str, object]]:
     if float(metric.epsilon) > STRONG_EPSILON:
         rule = f"epsilon: above {STRONG_EPSILON:g} it gives the answer away with odds above 50 to 1; write less"
         yield rule, float(metric.epsilon)
@@ -323,8 +326,8 @@ def _doubts(metric: Metric, *, is_whole: bool) -> Iterator[tuple[str, object]]:
         yield f"collection ended on {metric.expires}: remove the metric, or write a later expires", ...
     if metric.expires is None:
         yield "expires is missing: write the last day of collection, such as expires = 2030-12-31", ...
-    if metric.min_reports < FEW_REPORTS:
-        yield f"min_reports: below {FEW_REPORTS} it publishes results of small groups; write more", metric.min_reports
+    if metric.min_reports < FEW_REPORTS and metric.min_reports != common:
+        yield f"min_reports: {_FEW}", metric.min_reports
     plain = tuple(value for value in metric.values if isinstance(value, str))
     for values in (plain, *(listed for _, listed in metric.factors)):
         for pair in alike(values):

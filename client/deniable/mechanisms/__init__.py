@@ -209,7 +209,8 @@ def _make_scored(metric: Metric, fitting: str) -> Mechanism:
     if metric.permanent:
         if not metric.can_keep:
             raise ParameterError(
-                "epsilon_permanent: remove it; a set, or the mean of an ordinal, keeps no answers", metric.epsilon_permanent
+                "epsilon_permanent: remove it; a set, or the mean of an ordinal, keeps no answers",
+                float(metric.epsilon_permanent or 0),
             )
         size = 2 if metric.rounded else size
         options["permanent"] = metric.epsilon_permanent
@@ -228,7 +229,9 @@ def _make_scored(metric: Metric, fitting: str) -> Mechanism:
 def _make_permanent(metric: Metric, name: str, options: dict[str, Any], fitting: list[str]) -> Mechanism:
     """Make the mechanism of a metric whose permanent responses are kept."""
     if metric.discover:
-        raise ParameterError("epsilon_permanent: remove it; answers to be discovered are not kept", metric.epsilon_permanent)
+        raise ParameterError(
+            "epsilon_permanent: remove it; answers to be discovered are not kept", float(metric.epsilon_permanent or 0)
+        )
     if metric.open and metric.mechanism == "auto":
         name = "rappor"
     if name == "auto":

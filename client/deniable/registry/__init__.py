@@ -257,9 +257,9 @@ def load(path: str | Path) -> Registry:
 
 
 def read(path: str | Path) -> str:
-    """Read the text of a registry file, with unchanged line ends."""
+    """Read the text of a registry file, with unchanged line ends, and without the byte order mark of some editors."""
     try:
-        return Path(path).read_bytes().decode()
+        return Path(path).read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         rule = "the registry is missing: name another file, or have `deniable init` write one"
         if "," in str(path):

@@ -54,7 +54,7 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
     except tomllib.TOMLDecodeError:
         return {}
     numbers: dict[tuple[str, ...], int] = {}
-    for number, table, key in _declared(text):
+    for number, table, key in declared(text):
         path = (*table, *key)
         for length in range(len(table) + 1 if key else 1, min(len(path), len(table) + _DEEPEST) + 1):
             numbers.setdefault(path[:length], number)  # a.b = 0 is also the line of a, and so is [a.b]
@@ -64,7 +64,7 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
 def repeated(text: str) -> tuple[str, int, int] | None:
     """Find the first table or key that is declared twice; return how it is written and both lines. None if none is."""
     lines: dict[tuple[str, ...], int] = {}
-    for number, table, key in _declared(text):
+    for number, table, key in declared(text):
         first = lines.setdefault((*table, *key), number)
         if first != number:
             line = text.split("\n")[number - 1].strip()
@@ -74,10 +74,10 @@ def repeated(text: str) -> tuple[str, int, int] | None:
 
 def key_of_line(text: str, line: int) -> tuple[str, ...]:
     """Return the key on a line, with its table; empty if the line has none."""
-    return next(((*table, *key) for number, table, key in _declared(text) if number == line and key), ())
+    return next(((*table, *key) for number, table, key in declared(text) if number == line and key), ())
 
 
-def _declared(text: str) -> Iterator[tuple[int, tuple[str, ...], tuple[str, ...]]]:
+def declared(text: str) -> Iterator[tuple[int, tuple[str, ...], tuple[str, ...]]]:
     """Yield the line of each table's head, and of each key with its table."""
     table: tuple[str, ...] = ()
     quoted = ""

@@ -127,7 +127,7 @@ def joined(
 
 def _app_named(path: str) -> str:
     try:
-        text = files(path)[-1].read_text("utf-8")
+        text = files(path)[-1].read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError, RegistryError):
         return ""
     named = _APP.search(text)

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any, Self
 
-from deniable.errors import ConfigurationError
+from deniable.errors import ConfigurationError, ParameterError
 from deniable.messages.plural import few, named, plural
 from deniable.messages.reasons import ANSWERS, LATER, of_answer, of_refusal
 from deniable.registry import Registry, load
@@ -94,6 +94,9 @@ class Wait:
 
     def __repr__(self) -> str:
         return f"<{self.says}>"
+
+
+_STATUSES = frozenset(status for status in HTTPStatus if status >= HTTPStatus.OK)  # before it, an answer has not ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +258,14 @@ class StubServer:
             Number of requests; None for all, until `recover`.
         headers
             Other headers of the answer, such as ``Retry-After``.
+
+        Raises
+        ------
+        ParameterError
+            If that is no HTTP status.
         """
+        if type(status) not in (int, HTTPStatus) or status not in _STATUSES:
+            raise ParameterError("status: write the number of an HTTP status, such as 503", status)
         self._plan(_Failure(status, dict(headers or {})), times)
 
     def hang(self, *, times: int | None = None) -> None:

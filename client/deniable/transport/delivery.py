@@ -259,7 +259,7 @@ def _code(document: dict[str, Any]) -> str | None:
 def _words(document: dict[str, Any], reason: Reason) -> str:
     """Return a reason with the server's own words, cut."""
     detail = document.get("detail")
-    return reason.words(f"it says {ascii(detail)[:_LONGEST_DETAIL]}" if isinstance(detail, str) else "")
+    return reason.words(f"it says {ascii(detail)[:_LONGEST_DETAIL]}" if isinstance(detail, str) and detail else "")
 
 
 def _until(pause: float) -> str:

@@ -111,7 +111,11 @@ export class Telemetry<S extends Sheet> {
   #sender!: Sender;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(readonly options: Options<S>) {
+  constructor(
+    readonly options: Options<S>,
+    /** Whether `mistakes.ts` says why it is off. */
+    readonly named = false,
+  ) {
     this.#now = options.now ?? Date.now;
     this.#consent = options.consent;
     try {
@@ -124,13 +128,13 @@ export class Telemetry<S extends Sheet> {
 
   #turnOff(why: string): void {
     this.#disabled = why;
-    console.warn(`deniable is off: ${why}`);
+    if (!this.named) console.warn(`deniable is off: ${why}`);
   }
 
   #open(options: Options<S>): void {
     const { registry } = options;
     const address = readDsn(options.dsn);
-    if (registry.format !== 1 || registry.relay) throw new TypeError("the registry is not known here");
+    if (registry?.format !== 1 || registry.relay) throw new TypeError("the registry is not known here");
     if (registry.app !== address.app) throw new TypeError(`the DSN is for "${address.app}", not "${registry.app}"`);
     const chosen = options.state === "memory" ? new MemoryStore(this.#now) : options.state;
     if (!chosen && !globalThis.indexedDB) throw new TypeError("no database: pass `state`");
@@ -174,9 +178,8 @@ export class Telemetry<S extends Sheet> {
 
   /** Whether answers may be recorded now. */
   agreed(): boolean {
-    if (this.#disabled) return false;
     try {
-      return (typeof this.#consent === "function" ? this.#consent() : this.#consent) === true;
+      return !this.#disabled && (typeof this.#consent === "function" ? this.#consent() : this.#consent) === true;
     } catch {
       return false;
     }
@@ -337,10 +340,9 @@ export class Telemetry<S extends Sheet> {
   /** Start or end collection. A no deletes everything unsent; what was spent stays. */
   async setConsent(consent: boolean | (() => boolean)): Promise<void> {
     this.#consent = consent;
-    if (!this.#sender) return;
     try {
       if (this.agreed()) this.#later();
-      else await this.#sender.purge();
+      else await (this.#sender as Sender | undefined)?.purge();
     } catch {
       this.#drop("state");
     }

@@ -10,12 +10,13 @@ export type { Answer, Id, Sheet, SheetMetric } from "./sheet.js";
 export type { Outbox, Parts, State, Store } from "./device/state.js";
 
 // Where the page or the server is on this machine, mistakes are named. Elsewhere nothing of it is loaded.
-const HERE = /[@/](localhost|127[.\d]+|\[::1])[:/]/;
+const HERE = /[@/](?:localhost|127(?:\.\d+){3}|\[::1\])[:/]/;
 
 /** Make the client of an app. It never throws unless `strict`, and does nothing on the network by itself. */
 export function init<const S extends Sheet>(options: Options<S>): Telemetry<S> {
-  const telemetry = new Telemetry({ ...options });
-  if (options.strict || HERE.test(`${options.dsn} ${globalThis.origin}/`)) {
+  const named = options.strict || HERE.test(`${options.dsn} ${globalThis.origin}/`);
+  const telemetry = new Telemetry({ ...options }, named);
+  if (named) {
     const record = telemetry.record.bind(telemetry);
     const watched = import("./mistakes.js").then(
       ({ watch }) => watch(telemetry as never, record as never) as typeof record,

@@ -4,7 +4,7 @@ import type { Options, Telemetry } from "./client.js";
 import type { Sheet, SheetMetric } from "./sheet.js";
 
 const KEPT = "the reports are kept, and sent again later";
-const REGISTRY = "write the registry of this page anew from the server's metrics.toml, or give the server yours and start it again";
+const REGISTRY = "write the registry of this page anew from the server's metrics.toml, or give the server yours, which `deniable serve` reads by itself and other servers at a restart";
 
 /** What happened and what to do, by the reason why an answer is not reported. */
 const REASONS: { readonly [reason: string]: string } = {
@@ -44,6 +44,21 @@ const REMEDIES: { readonly [code: string]: string } = {
   period_not_open: "set the clock of this machine, or of the server",
 };
 
+const SHEET = "pass what `deniable registry show --typescript metrics.toml` writes";
+const STATE = 'write "memory", pass a store such as `await fileStore("folder")` of deniable/node, or leave it out';
+const OPTIONS: { readonly [name in keyof Options<Sheet>]-?: true } = {
+  dsn: true,
+  registry: true,
+  consent: true,
+  segments: true,
+  caps: true,
+  state: true,
+  registryKey: true,
+  strict: true,
+  now: true,
+  fetch: true,
+};
+
 type Client = Telemetry<Sheet> & { readonly options: { fetch?: typeof fetch } };
 type Record_ = (id: string, answer: unknown) => Promise<boolean>;
 
@@ -77,9 +92,13 @@ export function watch(client: Client, record: Record_): Record_ {
     if (init?.method === "POST") failed(String(response.status), content);
     return response;
   };
+  let { consent } = options;
+  const set = client.setConsent.bind(client);
+  client.setConsent = (other) => set((consent = other));
+  tell(() => ofOptions(options));
   if (client.stats().disabled !== null) tell(() => ofAnswer(client, "disabled", "", undefined));
   else tell(() => [["all metrics", "dsn", ofDsn(options) && `the DSN ${ofDsn(options)}; nothing arrives meanwhile`]]);
-  tell(() => Object.keys(client.stats().off).flatMap((id) => ofAnswer(client, "off", id, undefined)));
+  if (!ofState(options)) tell(() => Object.keys(client.stats().off).flatMap((id) => ofAnswer(client, "off", id, undefined)));
   let before: Promise<unknown> = Promise.resolve();
   return (id, answer) => {
     const watched = async (): Promise<boolean> => {
@@ -88,6 +107,8 @@ export function watch(client: Client, record: Record_): Record_ {
       const now = client.stats();
       const reason = Object.keys(now.dropped).find((each) => each in REASONS && now.dropped[each] !== dropped[each]);
       const { strict } = options;
+      if (!queued && reason === "error" && ofState(options)) return queued; // said at the start
+      if (!queued && reason === "no_consent") tell(() => [["all metrics", reason, thrown(consent) || REASONS[reason]!]]);
       const ahead = reason === "budget" ? await (await client.explain(id))?.days().catch(() => null) : null;
       if (!queued && reason) tell(() => ofAnswer(client, reason, id, answer, ahead), strict && ["off", "unknown_metric"].includes(reason));
       if (now.undeclared > undeclared) tell(() => ofAnswer(client, "undeclared", id, answer), strict);
@@ -102,8 +123,40 @@ export function watch(client: Client, record: Record_): Record_ {
 
 type Line = readonly [subject: string, reason: string, words: string];
 
+/** Say what is wrong with the names of options, and with the state. */
+function ofOptions(options: Options<Sheet>): Line[] {
+  const names = Object.keys(OPTIONS);
+  const odd = Object.keys(options).filter((name) => !names.includes(name));
+  return [
+    ...odd.map((name): Line => ["all metrics", name, `this is no option of init${nearest(name, names) || `: write one of ${names.join(", ")}`}`]),
+    ["all metrics", "state", ofState(options)],
+  ];
+}
+
+function ofState({ state }: Options<Sheet>): string {
+  const usable = !state || state === "memory" || typeof state.transact === "function";
+  return usable ? "" : `\`state\` is ${seen(state)}: ${STATE}`;
+}
+
+function ofRegistry({ registry }: Options<Sheet>): string {
+  if (typeof registry === "object" && registry?.metrics) return "";
+  return `\`registry\` is ${registry === undefined ? "missing" : seen(registry)}: ${SHEET}`;
+}
+
+/** Say that a consent function throws; empty if it does not. */
+function thrown(consent: unknown): string {
+  try {
+    if (typeof consent === "function") consent();
+    return "";
+  } catch (error) {
+    return `the consent function has thrown ${(error as Error | null)?.name ?? "an error"}, which is taken for a no`;
+  }
+}
+
 function ofAnswer(client: Client, reason: string, id: string, answer: unknown, ahead: number | null = null): Line[] {
   const { registry } = client.options;
+  const odd = ofRegistry(client.options);
+  if (odd) return [["all metrics", "disabled", `the client is off: ${odd}; nothing is recorded meanwhile`]];
   const metric = Object.hasOwn(registry.metrics, id) ? registry.metrics[id] : undefined;
   const { off, disabled } = client.stats();
   if (reason === "disabled") {
@@ -114,7 +167,7 @@ function ofAnswer(client: Client, reason: string, id: string, answer: unknown, a
   }
   if (reason === "off") return [[id, reason, `the metric is off: ${off[id]}${MENDED[off[id]!] ?? segments(client.options, metric)}`]];
   if (reason === "unknown_metric") {
-    if (typeof answer === "string" && Object.hasOwn(registry.metrics, answer)) return [[answer, "swapped", SWAPPED]];
+    if (typeof answer === "string" && Object.hasOwn(registry.metrics, answer)) return [[answer, reason, SWAPPED]];
     const meant = nearest(String(id), Object.keys(registry.metrics));
     return [[seen(id), reason, `the registry does not declare the metric; correct the name, or add the metric to metrics.toml${meant}`]];
   }

@@ -40,7 +40,7 @@ test("each mistake is named at once, with what to do, and once", async () => {
   const number = "mean";
   for (const [id, answer, line] of [
     ["gr", "0", /^deniable: "gr": unknown_metric: .*; did you mean "grr"\?$/],
-    ["0", "grr", /^deniable: grr: swapped: the arguments are swapped; write the metric first/],
+    ["0", "grr", /^deniable: grr: unknown_metric: the arguments are swapped; write the metric first/],
     ["oue", "A", /^deniable: oue: undeclared: "A" is not declared: an answer is one of "a", .*; did you mean "a"\? If a report is made now/],
     [number, 1e9, /^deniable: mean: clipped: 1000000000 is beyond the range, /],
     ["rappor_text", "a text of 20 bytes..", /^deniable: rappor_text: clipped: "a text of 20 bytes\.\." is longer than 12 bytes: a report says its beginning; record shorter texts, or raise `max_length`$/],
@@ -96,6 +96,41 @@ test("a client that is off says at once what to do, before anything is recorded"
   const found = () => said().find((each) => each.includes("all metrics: disabled"));
   for (let times = 0; !found() && times < 10_000; times++) await new Promise((resolve) => setTimeout(resolve, 5)); // words are loaded
   assert.match(found() ?? "", /the DSN is for app "blog" and the registry for app "shop": write it as http:/);
+});
+
+test("what is wrong with the options is said first, with what to write", async () => {
+  Object.assign(globalThis, { origin: "http://localhost" });
+  const sheet = "`registry` is";
+  const written = "pass what `deniable registry show --typescript metrics.toml` writes";
+  for (const [options, line] of [
+    [{ registry: undefined }, `deniable: all metrics: disabled: the client is off: ${sheet} missing: ${written}; nothing is recorded meanwhile`],
+    [{ registry: "metrics.toml" }, `deniable: all metrics: disabled: the client is off: ${sheet} "metrics.toml": ${written}; nothing is recorded meanwhile`],
+    [{ dsn: "https://pk_a@telemetry.example.com/blog" }, "deniable: all metrics: disabled: the client is off: the DSN is that of an example: copy the one of your server, which `deniable serve` prints; nothing is recorded meanwhile"],
+    [{ state: "none" }, 'deniable: all metrics: state: `state` is "none": write "memory", pass a store such as `await fileStore("folder")` of deniable/node, or leave it out'],
+    [{ concent: true }, "deniable: all metrics: concent: this is no option of init; did you mean \"consent\"?"],
+    [{ nothing: true }, /^deniable: all metrics: nothing: this is no option of init: write one of dsn, registry, consent, /],
+  ] as const) {
+    const { record } = client(options as object);
+    assert.equal(await record("grr", "0"), !("registry" in options || "dsn" in options || "state" in options));
+    const [first, ...others] = said();
+    if (line instanceof RegExp) assert.match(first!, line);
+    else assert.equal(first, line);
+    assert.deepEqual(others, []);
+  }
+  Reflect.deleteProperty(globalThis, "origin");
+});
+
+test("a consent function that throws is named", async () => {
+  const fails = (): never => { throw new RangeError("canary"); };
+  const line = "deniable: all metrics: no_consent: the consent function has thrown RangeError, which is taken for a no";
+  const { record } = client({ consent: fails });
+  assert.equal(await record("grr", "0"), false);
+  assert.deepEqual(said(), [line]);
+  const later = client();
+  assert.equal(await later.record("grr", "0"), true);
+  await later.telemetry.setConsent(fails);
+  assert.equal(await later.record("grr", "0"), false);
+  assert.deepEqual(said(), [line]);
 });
 
 test("a client that was closed says so", async () => {
@@ -171,7 +206,7 @@ test("what a server refuses, and that none answers, is said with the metric and 
   const errors = [{ group: 0, code: "definition_mismatch", count: 1, detail: "the device's registry differs" }];
   for (const [answer, why, line, left] of [
     [Response.json(problem("other_app", "the key is of app blog"), { status: 403 }), "other_app", /^deniable: upload: other_app: the key is of app blog; the DSN is not that of this app; write the DSN that `deniable serve` prints for it$/, 1],
-    [Response.json({ ...problem("all_rejected", "none"), errors }, { status: 422 }), "all_rejected", /^deniable: grr: definition_mismatch: the device's registry differs; if you changed the metric, raise its version; write the registry of this page anew/, 0],
+    [Response.json({ ...problem("all_rejected", "none"), errors }, { status: 422 }), "all_rejected", /^deniable: grr: definition_mismatch: the device's registry differs; if you changed the metric, raise its version; write the registry of this page anew from the server's metrics.toml, or give the server yours, which `deniable serve` reads by itself and other servers at a restart$/, 0],
     [Response.json({ accepted: 0, rejected: 1, errors }, { status: 202 }), "definition_mismatch", /^deniable: grr: definition_mismatch: /, 0],
   ] as const) {
     const { telemetry, record } = client({ fetch: async () => answer });

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
-from math import prod
+from math import isfinite, prod
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
@@ -70,7 +70,10 @@ def ordinal_faults(table: dict[str, Any]) -> Iterator[Broken]:
     """Find the faults of an ordinal."""
     yield from listed_faults(table)
     if table.get("estimate", "mean") != "mean":
-        yield "estimate: write 'mean' for an ordinal, or remove it; then the share of each value is estimated", table["estimate"]
+        yield (
+            'estimate: write estimate = "mean" for an ordinal, or remove it; then the share of each value is estimated',
+            table["estimate"],
+        )
 
 
 def set_faults(table: dict[str, Any]) -> Iterator[Broken]:
@@ -90,7 +93,7 @@ def number_faults(table: dict[str, Any]) -> Iterator[Broken]:
     """Find the faults of a number."""
     if "values" in table:
         yield "values: remove it; a number has a range", table["values"]
-    ends, scale = table.get("range"), table.get("scale", "linear")
+    scale = table.get("scale", "linear")
     unit, estimate = table.get("unit"), table.get("estimate")
     if scale not in _SCALES:
         yield f"scale: write {' or '.join(_SCALES)}", scale
@@ -105,20 +108,27 @@ def number_faults(table: dict[str, Any]) -> Iterator[Broken]:
         hint = f"; did you mean {joined!r}?" if WORD.fullmatch(joined) else ""
         yield f"unit: write a word that says what the number counts, such as ms, bytes or flights{hint}", unit
     if estimate not in ("mean", "distribution"):
-        yield "estimate: write 'mean', or 'distribution' for quantiles and the mean", estimate
-    try:
-        low, high = map(read_number, ends if isinstance(ends, list) else ())
-    except ValueError:  # ParameterError is one
-        low = high = Fraction(0)
-    if not low < high or (scale == "log" and low <= 0):
-        yield _RANGES[scale == "log"], ends
-    else:
-        yield from _step_faults(table, high - low)
+        yield 'estimate: write estimate = "mean", or estimate = "distribution" for quantiles and the mean', estimate
+    yield from _range_faults(table, scale)
     if "none" in table:
         try:
             read_number(table["none"])
         except ParameterError:
             yield "none: write the number that is reported for everything that is no number", table["none"]
+
+
+def _range_faults(table: dict[str, Any], scale: str | None) -> Iterator[Broken]:
+    ends = table.get("range")
+    try:
+        low, high = map(read_number, ends if isinstance(ends, list) else ())
+    except ValueError:  # ParameterError is one
+        low = high = Fraction(0)
+    if isinstance(ends, list) and any(isinstance(end, float) and not isfinite(end) for end in ends):
+        yield f"{_RANGE}, which are finite, {_SUCH}", ends
+    elif not low < high or (scale == "log" and low <= 0):
+        yield _RANGES[scale == "log"], ends
+    else:
+        yield from _step_faults(table, high - low)
 
 
 def _and(words: list[str]) -> str:

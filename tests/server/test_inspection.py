@@ -61,7 +61,7 @@ def test_a_good_environment(run, environment):
     results = json.loads(variables)
     assert (results["errors"], results["warnings"], results["apps"]) == ([], [], {"shop": 5})
     assert results["store"].startswith("sums and releases take at most ")
-    assert results["store"].endswith("the store's maxmemory is not known: it does not answer")
+    assert results["store"].endswith("the store's maxmemory is not known: its host name is not found")
     page = {each["name"]: (each["value"], each["origin"]) for each in results["settings"]}
     assert set(VARIABLES) <= set(page)
     assert page["DENIABLE_REDIS_URL"] == ("redis://store.example:6379/0", "environment")

@@ -435,7 +435,8 @@ def test_a_definition_that_was_changed_in_the_same_version(examined, good, regis
         findings = examined(good)[1]
         finding = findings["definitions"]
         seen = f"ui.theme version 1 was also declared as {Declared.of(first).fingerprint}"
-        assert (finding["status"], finding["seen"]) == ("warning", seen)
+        assert (finding["status"], finding["seen"]) == ("fault", seen)
+        assert "theme: epsilon was '1', is '0.75'; raise version to 2, or write it as it was" in finding["remedy"]
     registry_file.write_text(text, "utf-8")
     work()
     assert examined(good)[1]["definitions"]["status"] == "ok"

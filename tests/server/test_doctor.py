@@ -487,6 +487,26 @@ def test_processes_with_another_registry(examined, good):
     assert wrong(examined(good)[1]) == {}  # it waits while processes read an edited file
 
 
+def test_a_file_that_was_refused_and_is_mended(examined, good, registry_file):
+    """The doctor reads the file itself: it names what was refused before, and has nobody mend what is mended."""
+    shop = Store(good.redis, "shop")
+    (running,) = registries.running(shop)
+    registries.take_back(shop, running)
+    registries.say(shop, running._replace(digest="f" * 64, fault="metrics.toml:24: this is no valid TOML"))
+    finding = examined(good)[1]["registry"]
+    assert finding["meaning"] == (
+        "the file is valid now; when they read it last, they refused it (metrics.toml:24: this is no valid TOML), and the one "
+        "before is in use"
+    )
+    assert finding["remedy"].startswith("send SIGHUP to gunicorn's first process")
+    assert "mend" not in finding["remedy"]
+    definitions.remember(shop, registry.load(registry_file), lambda _id, _version: False)
+    changed = registry_file.read_text("utf-8").replace("epsilon = 1.0", "epsilon = 0.75", 1)
+    registry_file.write_text(changed, "utf-8")
+    finding = examined(good)[1]["registry"]
+    assert finding["remedy"].startswith("mend what it says; send SIGHUP")
+
+
 def test_a_server_that_loads_another_file(examined, good):
     """If others of its kind have the file, it is no edit that was not read yet: that comes first, and SIGHUP after it."""
     registries.say(Store(good.redis, "shop"), registries.Loaded("server", "0" * 64, "web-2:7"))

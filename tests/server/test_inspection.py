@@ -100,6 +100,15 @@ FAULTS = {
 }
 
 
+@pytest.mark.parametrize("name", ["DENIABLE_INGEST_KEYS", "DENIABLE_READ_KEYS"])
+def test_one_key_of_two_apps_is_an_error(environment, name):
+    """It opens one app only. The same key of one app, written twice, does no harm."""
+    twice = environment | {name: "shop:canary_1234,shop:canary_1234"}
+    assert inspect(twice).errors == []
+    (error,) = inspect(environment | {name: "shop:canary_1234,games:canary_5678,blog:canary_1234"}).errors
+    assert error == f"{name}: shop and blog have the same key, which opens one app only: give each app its own"
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_fault_is_named(environment, name):
     """One bad value is one error, which names the variable and never a secret."""

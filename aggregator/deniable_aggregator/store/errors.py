@@ -44,7 +44,9 @@ class BrokenSnapshot(redis.ConnectionError):
 
 _REDIRECTED = (redis.exceptions.ClusterError, redis.exceptions.AskError, redis.exceptions.TryAgainError)
 _TRANSIENT = (*AWAY, StoreFull, redis.ReadOnlyError, *_REDIRECTED)
-_TRANSIENT_WORDS = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ")
+_UNBLOCKED: Final = "UNBLOCKED force unblock"
+"""Said to those that wait for something while the store becomes a replica."""
+_TRANSIENT_WORDS = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ", _UNBLOCKED)
 
 
 def transient(error: Exception) -> bool:
@@ -83,9 +85,10 @@ _KINDS: Final = {
     StoreFull: "full",
     NoRoom: "full",
     redis.ReadOnlyError: "replica",
+    redis.exceptions.MasterDownError: "replica",
     PromiseBroken: "durability",
 }
-_WORDS: Final = {"MISCONF": "disk", "NOREPLICAS": "replicas"}
+_WORDS: Final = {"MISCONF ": "disk", "NOREPLICAS ": "replicas", _UNBLOCKED: "replica"}
 
 _EXPIRED, _EARLY, _STRANGE, _NAMED = (
     "it has expired",
@@ -161,7 +164,7 @@ def reason(error: Exception) -> str:
         return "file"
     if str(error).startswith(_FORBIDDEN):
         return "forbidden"
-    by_word = _WORDS.get(str(error).partition(" ")[0], "refused")
+    by_word = next((key for words, key in _WORDS.items() if str(error).startswith(words)), "refused")
     return next((key for kind, key in _KINDS.items() if isinstance(error, kind)), by_word)
 
 

@@ -60,11 +60,13 @@ def on_starting(server: Any) -> None:
         _await_addresses(server.cfg.address)
     try:
         settings = Settings.from_environment()
-        if settings.registry:  # else whatever needs one says so
-            for line in sources.hand_on(settings).lines:
-                server.log.error(line, extra=OF_PROCESS)
+        files = sources.hand_on(settings) if settings.registry else None  # without one, whatever needs one says so
+        for line in files.lines if files else ():
+            server.log.error(line, extra=OF_PROCESS)
         with closing(settings.opened(_STORE_SECONDS)) as client, suppress(StoreError):  # the processes say that it is away
             settings.check(client, settings.promise)
+            for line in sources.refusals(client, files) if files else ():
+                server.log.error(line, extra=OF_PROCESS)
     except DeniableError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)

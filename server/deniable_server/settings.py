@@ -45,12 +45,17 @@ class Keys:
         pairs: str,  # `app:key` texts, separated by commas
     ) -> None:
         self._apps: list[tuple[bytes, str]] = []
+        owners: dict[bytes, str] = {}
         for pair in filter(None, (part.strip() for part in pairs.split(","))):
             app, colon, key = pair.partition(":")
             if not colon or not app or len(key) < _SHORTEST_KEY:
                 got = f"{app!r}:..." if colon else "one without a colon"  # this may be a key
                 raise ConfigurationError(f"{got} is no key: write app:key, with at least {_SHORTEST_KEY} characters of key")
-            self._apps.append((sha256(key.encode()).digest(), app))
+            digest = sha256(key.encode()).digest()
+            owner = owners.setdefault(digest, app)
+            if owner != app:
+                raise ConfigurationError(f"{owner} and {app} have the same key, which opens one app only: give each app its own")
+            self._apps.append((digest, app))
 
     def app(self, key: str) -> str | None:
         """Return the app of a key, or None."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from deniable.declared import versions
-from deniable.errors import Fault, RegistryError
+from deniable.errors import RegistryError
 from deniable.limits import admission
 from deniable.registry import comparison, published
 from deniable.registry.published import Faulty, identity, identity_on_disk, in_a_line
+from deniable_aggregator.publish import definitions
+from deniable_aggregator.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from deniable.errors import DeniableError
     from deniable.registry import Registry
     from deniable.served_registry.signature import Envelope
+    from deniable_aggregator.store import Client
     from deniable_server.settings import Settings
 
 
@@ -129,9 +132,15 @@ def _refused(
 
 def _broken(before: Source, now: Registry) -> RegistryError | None:
     """Return what a registry would break if it took the place of another, as `deniable registry publish` decides it."""
-    breaking = [change for change in comparison.diff(before.registry, now) if change.breaking]
-    faults = [Fault(now.file, change.metric, f"{change.what}, or write it as it was") for change in breaking]
+    faults = comparison.faults(comparison.diff(before.registry, now), now.file)
     return RegistryError(faults) if faults else None
+
+
+def refusals(client: Client, files: Files) -> Iterator[str]:
+    """Yield a line for each app of which reports are refused, because its file was changed without a new version."""
+    for app, source in files.apps.items():
+        if line := definitions.refusal(Store(client, app), source.registry):
+            yield line
 
 
 def hand_on(settings: Settings) -> Files:

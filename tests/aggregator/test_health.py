@@ -230,7 +230,7 @@ def test_status_of_a_trial_says_of_which_second_it_is(store, store_url, capsys, 
     ("url", "words"),
     [
         ("localhost:8210", "DENIABLE_REDIS_URL, --redis-url: write redis://localhost:8210/0; this is localhost:8210"),
-        ("u:secret@localhost:8210", "DENIABLE_REDIS_URL, --redis-url: write redis://, redis+cluster://"),
+        ("u:secret@localhost:8210", "DENIABLE_REDIS_URL, --redis-url: write redis://, unix://, redis+cluster://"),
     ],
 )
 def test_an_address_without_its_scheme(url, words, capsys):

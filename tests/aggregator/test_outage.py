@@ -135,3 +135,16 @@ def test_a_store_that_fails_and_works_in_turns_is_told_once(monkeypatch, caplog)
         brim.failed("", errors.NoRoom())
         brim.passed("")
     assert len(caplog.messages) == 1
+
+
+def test_a_store_that_becomes_a_replica_is_told_once(caplog):
+    """It first unblocks whoever waits for reports, and then refuses writes: that is one cause."""
+    unblocked = redis.ResponseError(
+        "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
+    )
+    one = Outage("redis://h/0")
+    for error in (unblocked, redis.ReadOnlyError("You can't write against a read only replica.")):
+        assert errors.transient(error)
+        one.failed("a", error)
+    (line,) = caplog.messages
+    assert "it is a replica. To mend that: name its primary" in line

@@ -9,11 +9,13 @@ from dataclasses import replace
 import pytest
 
 from deniable.errors import DeniableError
+from deniable_aggregator.commands.worker import _Published
 from deniable_aggregator.store import Store
 from deniable_aggregator.store.uploads import registries
 from deniable_aggregator.store.uploads.registries import Loaded
 from deniable_server import create_app, sources
 from deniable_server.agreement import Agreement
+from deniable_server.doctor.config import inspect
 from deniable_server.doctor.served import Served
 
 TEXT = """
@@ -147,6 +149,31 @@ def test_a_breaking_change_is_refused_under_a_running_server(two, files):
     (line,) = sources.hand_on(two).lines
     assert "of shop cannot be used" in line
     assert "app was shop, is news" in line
+
+
+def test_a_breaking_change_before_the_start_is_named(two, files, monkeypatch, caplog):
+    """The start of servers and workers, and the doctor, say of the file what a reload would."""
+    client, first = two.opened(3.0), files["shop"].read_text("utf-8")
+    shop, clock = Store(client, "shop"), [1_900_000_000]
+    monkeypatch.setattr(Store, "now", lambda _: clock[0])
+    every = {"DENIABLE_REDIS_URL": two.redis_url, "DENIABLE_REGISTRY": two.registry}
+
+    def worker():
+        clock[0] += 5
+        return _Published(shop, sources.read(two).apps["shop"].registry, None, None).registry
+
+    worker()
+    assert list(sources.refusals(client, sources.read(two))) == inspect(every).errors == []
+    files["shop"].write_text(first.replace("epsilon = 1.0", "epsilon = 0.5"), "utf-8")
+    why = f"{files['shop']}: theme: epsilon was '1', is '0.5'; raise version to 2, or write it as it was"
+    line = f"reports for shop of devices with the earlier definition are refused (definition_mismatch): {why}"
+    for _ in range(2):
+        assert list(sources.refusals(client, sources.read(two))) == inspect(every).errors == [line]
+        worker()  # which knows the changed one from then on
+    assert line in caplog.messages
+    files["shop"].write_text(first.replace("epsilon = 1.0", "epsilon = 0.5\nversion = 2"), "utf-8")
+    assert list(sources.refusals(client, sources.read(two))) == inspect(every).errors == []
+    client.close()
 
 
 def test_others_see_that_a_process_leaves_an_app_off(two):

@@ -435,7 +435,8 @@ def test_a_definition_that_was_changed_in_the_same_version(examined, good, regis
         findings = examined(good)[1]
         finding = findings["definitions"]
         seen = f"ui.theme version 1 was also declared as {Declared.of(first).fingerprint}"
-        assert (finding["status"], finding["seen"]) == ("warning", seen)
+        assert (finding["status"], finding["seen"]) == ("fault", seen)
+        assert "theme: epsilon was '1', is '0.75'; raise version to 2, or write it as it was" in finding["remedy"]
     registry_file.write_text(text, "utf-8")
     work()
     assert examined(good)[1]["definitions"]["status"] == "ok"
@@ -484,6 +485,26 @@ def test_processes_with_another_registry(examined, good):
     registries.say(shop, serving._replace(fault=""))
     Timer(0.5, registries.take_back, (shop, other)).start()
     assert wrong(examined(good)[1]) == {}  # it waits while processes read an edited file
+
+
+def test_a_file_that_was_refused_and_is_mended(examined, good, registry_file):
+    """The doctor reads the file itself: it names what was refused before, and has nobody mend what is mended."""
+    shop = Store(good.redis, "shop")
+    (running,) = registries.running(shop)
+    registries.take_back(shop, running)
+    registries.say(shop, running._replace(digest="f" * 64, fault="metrics.toml:24: this is no valid TOML"))
+    finding = examined(good)[1]["registry"]
+    assert finding["meaning"] == (
+        "the file is valid now; when they read it last, they refused it (metrics.toml:24: this is no valid TOML), and the one "
+        "before is in use"
+    )
+    assert finding["remedy"].startswith("send SIGHUP to gunicorn's first process")
+    assert "mend" not in finding["remedy"]
+    definitions.remember(shop, registry.load(registry_file), lambda _id, _version: False)
+    changed = registry_file.read_text("utf-8").replace("epsilon = 1.0", "epsilon = 0.75", 1)
+    registry_file.write_text(changed, "utf-8")
+    finding = examined(good)[1]["registry"]
+    assert finding["remedy"].startswith("mend what it says; send SIGHUP")
 
 
 def test_a_server_that_loads_another_file(examined, good):
@@ -789,6 +810,9 @@ def test_a_key_that_a_servers_user_would_make(good, capsys):
         (redis.exceptions.NoPermissionError("NOPERM"), "forbidden"),
         (redis.ResponseError("MISCONF Errors writing to the AOF file: File too large"), "disk"),
         (redis.ReadOnlyError("You can't write against a read only replica."), "replica"),
+        (redis.exceptions.MasterDownError("Link with MASTER is down"), "replica"),
+        (redis.ResponseError("UNBLOCKED force unblock from blocking operation, instance state changed"), "replica"),
+        (redis.ResponseError("UNBLOCKED the stream key no longer exists"), "refused"),
         (redis.ResponseError("NOREPLICAS Not enough good replicas to write."), "replicas"),
         (errors.PromiseBroken("x"), "durability"),
         (errors.BrokenSnapshot("x"), "copy"),

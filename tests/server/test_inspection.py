@@ -61,7 +61,7 @@ def test_a_good_environment(run, environment):
     results = json.loads(variables)
     assert (results["errors"], results["warnings"], results["apps"]) == ([], [], {"shop": 5})
     assert results["store"].startswith("sums and releases take at most ")
-    assert results["store"].endswith("the store's maxmemory is not known: it does not answer")
+    assert results["store"].endswith("the store's maxmemory is not known: its host name is not found")
     page = {each["name"]: (each["value"], each["origin"]) for each in results["settings"]}
     assert set(VARIABLES) <= set(page)
     assert page["DENIABLE_REDIS_URL"] == ("redis://store.example:6379/0", "environment")
@@ -98,6 +98,15 @@ FAULTS = {
     "WEB_CONCURRENCY": "0",
     "DENIABLE_REDIS_URL": "http://canary-password@h",
 }
+
+
+@pytest.mark.parametrize("name", ["DENIABLE_INGEST_KEYS", "DENIABLE_READ_KEYS"])
+def test_one_key_of_two_apps_is_an_error(environment, name):
+    """It opens one app only. The same key of one app, written twice, does no harm."""
+    twice = environment | {name: "shop:canary_1234,shop:canary_1234"}
+    assert inspect(twice).errors == []
+    (error,) = inspect(environment | {name: "shop:canary_1234,games:canary_5678,blog:canary_1234"}).errors
+    assert error == f"{name}: shop and blog have the same key, which opens one app only: give each app its own"
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import secrets
 import sys
 from decimal import Decimal, InvalidOperation
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 _URL, _REGISTRY, _APPS = "DENIABLE_REDIS_URL", "DENIABLE_REGISTRY", "DENIABLE_APPS"
 
-_ADDRESS = re.compile(r"[A-Za-z0-9.-]+:[0-9]{1,5}")  # without a password
 _SEED_BITS = 64
 
 _USERS = {"backup": "backup", "publish": "worker", "recount": "worker", "simulate": "worker", "report": "query"}
@@ -226,13 +224,8 @@ def opened(
 
     try:
         return connect(url, timeout=timeout)
-    except ValueError:  # its text may contain a password
-        if _ADDRESS.fullmatch(url):
-            raise ConfigurationError(f"DENIABLE_REDIS_URL, --redis-url: write redis://{url}/0; this is {url}") from None
-        raise ConfigurationError(
-            "DENIABLE_REDIS_URL, --redis-url: write redis://, redis+cluster:// or redis+sentinel://, as in "
-            "https://deniable.github.io/deniable/how-to/operate/cluster/"
-        ) from None
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{_URL}, --redis-url: {error}") from None
 
 
 def answered(run: Run) -> Run:

@@ -193,6 +193,8 @@ class _Published:
         from deniable_aggregator.deletion.erase import Erased
         from deniable_aggregator.publish import definitions
 
+        if line := definitions.refusal(self._store, self._declared):
+            log.error("%s", line, extra=logs.OF_PROCESS)
         return definitions.remember(self._store, self._declared, Erased(self._store.erased.all()).has)
 
     @cached_property

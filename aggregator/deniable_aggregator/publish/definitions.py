@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deniable.declared import Declared
 from deniable.errors import DeniableError, RegistryError
-from deniable.registry import Metric, period
+from deniable.registry import Metric, comparison, period
+from deniable.registry.published import in_a_line
 from deniable.registry.relay import Shuffled
 from deniable_aggregator.store.sums.tallies import name
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from deniable.declared import Definition
+    from deniable.errors import Fault
     from deniable.registry import Registry
     from deniable_aggregator.store import Store
 
@@ -152,6 +154,26 @@ def changes(store: Store, registry: Registry) -> dict[tuple[str, int], dict[str,
         if before:
             former[metric.id, metric.version] = before
     return former
+
+
+def broken(store: Store, registry: Registry) -> list[Fault]:
+    """Return what a registry changed without a new version, in the words in which a reload refuses it."""
+    present = {(metric.id, metric.version): metric for metric in registry.definitions}
+    return [
+        fault
+        for of, records in sorted(changes(store, registry).items())
+        for record in records.values()
+        for fault in comparison.faults(comparison.metric_changes(record.metric, present[of]), registry.file)
+    ]
+
+
+def refusal(store: Store, registry: Registry) -> str:
+    """Say that reports are refused because of such a change, and what to do; empty if none are."""
+    faults = broken(store, registry)
+    if not faults:
+        return ""
+    why = in_a_line(RegistryError(faults))
+    return f"reports for {store.app} of devices with the earlier definition are refused (definition_mismatch): {why}"
 
 
 def completed(store: Store, registry: Registry) -> Registry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import redis
 
@@ -20,7 +20,7 @@ CommandForbidden = redis.exceptions.NoPermissionError
 """Its user may not do this."""
 StoreFull = redis.OutOfMemoryError
 """It has no memory left."""
-AWAY = (redis.ConnectionError, redis.TimeoutError)
+AWAY = (redis.ConnectionError, redis.TimeoutError, redis.InvalidResponse)
 """It does not answer. Perhaps it did what was asked for."""
 StoreLoading = redis.BusyLoadingError
 """It was started, and reads its file. It did nothing of what was asked for."""
@@ -44,7 +44,9 @@ class BrokenSnapshot(redis.ConnectionError):
 
 _REDIRECTED = (redis.exceptions.ClusterError, redis.exceptions.AskError, redis.exceptions.TryAgainError)
 _TRANSIENT = (*AWAY, StoreFull, redis.ReadOnlyError, *_REDIRECTED)
-_TRANSIENT_WORDS = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ")
+_UNBLOCKED: Final = "UNBLOCKED force unblock"
+"""Said to those that wait for something while the store becomes a replica."""
+_TRANSIENT_WORDS = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ", _UNBLOCKED)
 
 
 def transient(error: Exception) -> bool:
@@ -78,13 +80,15 @@ _KINDS: Final = {
     StoreLoading: "loading",
     redis.ConnectionError: "away",
     redis.TimeoutError: "away",
+    redis.InvalidResponse: "away",
     CommandForbidden: "forbidden",
     StoreFull: "full",
     NoRoom: "full",
     redis.ReadOnlyError: "replica",
+    redis.exceptions.MasterDownError: "replica",
     PromiseBroken: "durability",
 }
-_WORDS: Final = {"MISCONF": "disk", "NOREPLICAS": "replicas"}
+_WORDS: Final = {"MISCONF ": "disk", "NOREPLICAS ": "replicas", _UNBLOCKED: "replica"}
 
 _EXPIRED, _EARLY, _STRANGE, _NAMED = (
     "it has expired",
@@ -102,8 +106,54 @@ _REJECTED: Final = {
 }
 """Why a certificate is not accepted, by what OpenSSL says."""
 _CLOSED: Final = ("Connection reset by peer", "Connection closed by server")
+_PLACE: Final = "DENIABLE_REDIS_URL or --redis-url"
+_HANGS: Final = "see from its log whether it hangs or is busy; restart it if it hangs"
+
+
+class _Away(NamedTuple):
+    """Why a store does not answer as it should."""
+
+    pattern: re.Pattern[str]  # what the error says, or an error that led to it
+    words: str  # the cause
+    remedy: str  # what to do
+
+
+_UNREACHED: Final = (
+    _Away(
+        re.compile("WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|record layer failure|UNEXPECTED_MESSAGE|packet length too long"),
+        "it does not speak TLS",
+        f"write redis:// in {_PLACE}, or redis+ for several servers",
+    ),
+    _Away(
+        re.compile("handshake operation timed out"),
+        "it does not answer with TLS",
+        f"if it does not speak TLS, write redis:// in {_PLACE}, or redis+ for several servers; otherwise {_HANGS}",
+    ),
+    _Away(re.compile("Protocol error, got"), "something other than a store answers there", f"correct host and port in {_PLACE}"),
+    _Away(
+        re.compile("gaierror|Name or service not known"),
+        "its host name is not found",
+        f"correct the name in {_PLACE}, or have this machine's DNS know it",
+    ),
+    _Away(re.compile("Cluster mode is not enabled"), "it is no cluster", f"write redis:// in {_PLACE}"),
+    _Away(re.compile("unknown command 'SENTINEL'"), "no Sentinel answers there", f"name the Sentinels in {_PLACE}"),
+    _Away(
+        re.compile("No master found"),
+        "no Sentinel names its primary",
+        f"start the Sentinels, or correct their addresses and the name of the primary in {_PLACE}",
+    ),
+    _Away(re.compile("Error 13 connecting to /"), "this process may not open its socket", "let its user open the socket"),
+    _Away(
+        re.compile("Timeout connecting|Error 1(10|13) connecting|No route to host"),
+        "its machine does not answer",
+        f"start the machine, open its firewall for this one, or correct {_PLACE}",
+    ),
+    _Away(re.compile("Timeout reading|timed out"), "it takes connections and does not answer in time", _HANGS),
+)
+"""The first whose pattern fits counts."""
+_LONGEST_CHAIN: Final = 8
 _FORBIDDEN: Final = ("The user executing the script can't ", "ACL failure in script")  # without the code NOPERM
-_UNREADABLE: Final = re.compile(r"^Error (2|13) connecting to (?!unix)")  # no server answers so, but the opening of a file
+_UNREADABLE: Final = re.compile(r"^Error (2|13) connecting to (?!unix|/)")  # no server answers so, but the opening of a file
 
 
 def reason(error: Exception) -> str:
@@ -114,7 +164,7 @@ def reason(error: Exception) -> str:
         return "file"
     if str(error).startswith(_FORBIDDEN):
         return "forbidden"
-    by_word = _WORDS.get(str(error).partition(" ")[0], "refused")
+    by_word = next((key for words, key in _WORDS.items() if str(error).startswith(words)), "refused")
     return next((key for kind, key in _KINDS.items() if isinstance(error, kind)), by_word)
 
 
@@ -123,6 +173,8 @@ def cause(error: Exception) -> str:
     key = reason(error)
     if key == "certificate" and (why := _rejected(error)):
         return f"{REASONS[key]}: {why}"
+    if known := _unreached(error):
+        return known.words
     if key == "refused":
         return f"{REASONS[key]}: {type(error).__name__}"
     return f"{REASONS[key]}: {error}" if isinstance(error, PromiseBroken) else REASONS[key]
@@ -131,6 +183,17 @@ def cause(error: Exception) -> str:
 def _rejected(error: Exception) -> str:
     """Say why a certificate is not accepted; empty if OpenSSL says something else."""
     return next((words for phrase, words in _REJECTED.items() if phrase in str(error)), "")
+
+
+def _unreached(error: Exception) -> _Away | None:
+    """Return why the store does not answer as it should; None if nothing more is known."""
+    if reason(error) not in ("away", "refused") or "Connection refused" in str(error):
+        return None
+    chain: list[BaseException] = [error]
+    while isinstance(error, AWAY) and len(chain) < _LONGEST_CHAIN and (before := chain[-1].__cause__ or chain[-1].__context__):
+        chain.append(before)
+    text = " ".join(f"{type(each).__name__}: {each}" for each in chain)
+    return next((each for each in _UNREACHED if each.pattern.search(text)), None)
 
 
 def unusable(error: Exception) -> str:
@@ -162,7 +225,9 @@ def remedy(
         _STRANGE: "name its issuer's certificate in DENIABLE_REDIS_URL: ?ssl_ca_certs=FILE",
         _NAMED: "name the store in DENIABLE_REDIS_URL as its certificate does",
     }
-    away = "start it, or correct DENIABLE_REDIS_URL or --redis-url"
+    if known := _unreached(error):
+        return known.remedy
+    away = f"start it, or correct {_PLACE}"
     if url.startswith("redis://") and any(words in str(error) for words in _CLOSED):
         away = "something closes the connection there: if the store speaks TLS, write rediss:// in DENIABLE_REDIS_URL"
     remedies = {

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from deniable.errors import Fault
 from deniable.frozen import dataclass, fields
 from deniable.registry.published import MEANING
 from deniable.registry.relay import Relay, Shuffled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from deniable.registry import Metric, Registry
     from deniable.registry.tables import Experiment
@@ -57,7 +58,7 @@ def diff(published: Registry, proposed: Registry) -> list[RegistryChange]:
             back = f"version went back from {old.version} to {new.version}"
             changes.append(RegistryChange(id_, f"{back}; write {old.version + 1}, also for what it meant before", breaking=True))
         else:
-            changes += _metric_changes(old, new)
+            changes += metric_changes(old, new)
     changes += [RegistryChange(id_, "added", breaking=False) for id_ in proposed.metrics if id_ not in published.metrics]
     return changes
 
@@ -97,7 +98,13 @@ def _levels(above: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"{word} -> {more}" for word, more in sorted(above.items()))
 
 
-def _metric_changes(old: Metric, new: Metric) -> Iterator[RegistryChange]:
+def faults(changes: Iterable[RegistryChange], file: str) -> list[Fault]:
+    """Return what changes break, as faults of the proposed file."""
+    return [Fault(file, change.metric, f"{change.what}, or write it as it was") for change in changes if change.breaking]
+
+
+def metric_changes(old: Metric, new: Metric) -> Iterator[RegistryChange]:
+    """Compare a metric with one that takes its place, of the same version or a higher one."""
     raised = new.version > old.version
     if raised:
         late = f"reports of version {old.version} are counted until the grace of its period is over, or while a folder has it"

@@ -92,7 +92,9 @@ def _print_settings(report: ConfigReport) -> None:
             print(f"{kind}: {sentence}")
     print(f"{plural(len(report.errors), 'error')}, {plural(len(report.warnings), 'warning')}")
     if report.errors:
-        print("Fix the errors and run this again; a server would not start, would leave an app off, or would ignore a variable.")
+        print(
+            "Fix the errors and run this again: a server would not start, leave an app off, refuse reports or ignore a variable."
+        )
     else:
         print("Next: `deniable doctor` checks the store and what runs.")
         print("To serve: gunicorn -c deploy/gunicorn.conf.py 'deniable_server:create_app()'; to count: deniable worker")

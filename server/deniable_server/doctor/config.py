@@ -1,4 +1,4 @@
-"""The settings of a server in this environment, without starting one. The store is only asked how much memory it has."""
+"""The settings of a server in this environment, without starting one. The store says its memory and former definitions."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from deniable.forecast import space
 from deniable.registry import published
 from deniable_aggregator.commands import options
 from deniable_aggregator.process import variables
+from deniable_aggregator.publish import definitions
 from deniable_aggregator.store import Store
 from deniable_aggregator.store.errors import StoreError, cause
 from deniable_aggregator.store.server import room
@@ -125,6 +126,7 @@ def _compare(report: ConfigReport, settings: Settings, registries: Mapping[str, 
         with closing(options.opened(settings.redis_url, timeout=_PATIENCE)) as client:
             most = room.most(client)
             divided = {app: len(Store(client, app).partitions) for app in registries}
+            report.errors += filter(None, (definitions.refusal(Store(client, app), each) for app, each in registries.items()))
     except StoreError as error:
         unknown = f"the store's maxmemory is not known: {cause(error)}"
     taken = [part for app, registry in registries.items() for part in space.spaces(registry, divided[app])]

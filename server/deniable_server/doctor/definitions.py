@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def definitions(registry: Registry, store: Store) -> Finding:
     """Check for metrics that are defined differently now, in the same version."""
-    from deniable_aggregator.publish.definitions import changes  # noqa: PLC0415 - a server for uploads has no numpy
+    from deniable_aggregator.publish.definitions import broken, changes  # noqa: PLC0415 - a server for uploads has no numpy
 
     former = changes(store, registry)
     published: dict[tuple[str, int], set[str]] = {}
@@ -45,7 +45,10 @@ def definitions(registry: Registry, store: Store) -> Finding:
         "devices with the old registry are refused (definition_mismatch)"
     )
     remedy = "restore the definition, or raise the version: `deniable registry diff OLD NEW` names what changed"
-    return Finding("definitions", "warning", "; ".join(named), meaning, remedy, registry.app)
+    if faults := broken(store, registry):
+        remedy = "; ".join(map(str, faults))
+    # Once the last period of the former definition is over, no report of it comes.
+    return Finding("definitions", "fault" if former else "warning", "; ".join(named), meaning, remedy, registry.app)
 
 
 def _also(of: tuple[str, int], verb: str, tags: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from deniable.messages.plural import plural
 from deniable_aggregator.counting import faults
 from deniable_aggregator.deletion.erase import Erased
 from deniable_aggregator.publish import release
+from deniable_aggregator.publish.definitions import broken
 from deniable_aggregator.store import Store
 from deniable_aggregator.store.uploads import health, refused_reports, registries
 from deniable_aggregator.store.uploads.archived import LastRecount
@@ -72,7 +73,7 @@ def checks(
     if source is not None:
         registry, agreement = source.registry, cache(partial(settled, store, source))
         named |= {
-            "registry": lambda: processes(agreement(), app=app, path=source.path),
+            "registry": lambda: processes(agreement(), app=app, path=source.path, breaks=partial(broken, store, registry)),
             "signed registry": lambda: signed_registry(app, source.envelope),
             "refused": lambda: refused(registry, store, agree=not agreement().differing),
             "definitions": lambda: definitions(registry, store),
@@ -117,7 +118,13 @@ def revived(store: Store) -> Health:
         time.sleep(_LOOK_SECONDS)
 
 
-def processes(agreement: Agreement, *, app: str, path: str) -> Finding:
+def processes(
+    agreement: Agreement,
+    *,
+    app: str,
+    path: str,
+    breaks: Callable[[], object] = list,  # returns what the file, which can be read, would break
+) -> Finding:
     """Check that running processes have loaded the registry that is on disk."""
     if not agreement.differing:
         seen = (
@@ -128,26 +135,32 @@ def processes(agreement: Agreement, *, app: str, path: str) -> Finding:
     more = f", and {len(agreement.differing) - _NAMED} more have others" if len(agreement.differing) > _NAMED else ""
     file = agreement.on_disk[:SHOWN] or "unreadable"
     meaning = "what was changed in the file is not in effect there: its reports may be refused, and are published as before"
-    if any(each.digest == registries.OFF for each in agreement.differing):
+    off = any(each.digest == registries.OFF for each in agreement.differing)
+    if off:
         meaning = (
             "it had a fault when they read it: servers there answer 503 (app_not_served), and workers publish nothing of the app"
         )
-    elif agreement.fault:
+    mend = bool(agreement.fault) and not off and (agreement.reloads or bool(breaks()))
+    if mend:
         meaning = f"the file was refused, and the one before is in use: {agreement.fault}"
-    return Finding("registry", agreement.status, f"{path} is {file}, but {others}{more}", meaning, _remedy(agreement, path), app)
+    elif agreement.fault and not off:
+        meaning = (
+            f"the file is valid now; when they read it last, they refused it ({agreement.fault}), and the one before is in use"
+        )
+    seen = f"{path} is {file}, but {others}{more}"
+    return Finding("registry", agreement.status, seen, meaning, _remedy(agreement, path, mend=mend), app)
 
 
-def _remedy(agreement: Agreement, path: str) -> str:
+def _remedy(agreement: Agreement, path: str, *, mend: bool) -> str:
     """Say how processes come to read the file."""
-    mend = "mend what it says"  # `lint` finds nothing, so the file was refused for what it would break
+    says = "mend what it says"  # `lint` finds nothing, so the file was refused for what it would break
     if agreement.reloads:
-        return mend if agreement.fault else "`deniable serve` has them read it: what it writes says why they have not"
+        return says if agreement.fault else "`deniable serve` has them read it: what it writes says why they have not"
     roles = {"server" if each.is_server else each.role for each in agreement.differing}
     ways = {"server": "send SIGHUP to gunicorn's first process, under running requests", "worker": "restart the worker"}
     back = f"or put the file back as it was (`deniable registry diff OLD {path}` compares the two)"
     named = [way for role, way in ways.items() if role in roles]
-    off = any(each.digest == registries.OFF for each in agreement.differing)
-    first = [mend] if agreement.fault and not off else []
+    first = [says] if mend else []
     if {each.role for each in agreement.running if each not in agreement.differing} & {each.role for each in agreement.differing}:
         other = "others of their kind have loaded this file, so they probably load another one: compare their DENIABLE_REGISTRY"
         return "; ".join([*first, f"{other}, and the files on both machines", "if it is the same file: " + named[0], *named[1:]])

@@ -11,6 +11,7 @@ from redis.connection import SSLConnection, parse_url
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
+from deniable.errors import ConfigurationError
 from deniable_aggregator.store import url as urls
 from deniable_aggregator.store.errors import StoreError
 from deniable_aggregator.store.server.cluster import Cluster
@@ -27,49 +28,49 @@ def connect(
     *,
     timeout: float = 10.0,  # seconds to wait for an answer; longer than the longest blocking read
 ) -> redis.Redis:
-    """Open a connection pool; raise ValueError if the URL is invalid."""
+    """Open a connection pool; ConfigurationError if the URL is invalid."""
     # By default redis-py tries ten times, with pauses, which is longer than clients wait. One more try is enough to reach a store
     # that was restarted: the first try finds the old connection closed. So every script may be sent twice.
     retry = Retry(NoBackoff(), 1, (redis.ConnectionError,))
     options: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": min(timeout, 2.0), "retry": retry}
-    kind = urls.kind(url)
+    options |= urls.options(url)
+    kind, bare = urls.kind(url), url.partition("?")[0]
     if not kind:
-        return redis.Redis.from_url(url, **options)
-    if kind not in _KINDS:
-        raise ValueError("a store of several servers has a URL with redis+cluster:// or redis+sentinel://")
-    return _KINDS[kind](*_read(url.replace(f"+{kind}", "", 1)), options)
+        return redis.Redis.from_url(bare, **options)
+    places, login, path = _read(bare.replace(f"+{kind}", "", 1))
+    return _KINDS[kind](places, options | login, path)
 
 
 def _read(url: str) -> tuple[list[urls.Place], dict[str, Any], str]:
-    """Read a URL that names several servers: their places, the options that redis-py reads in it, and its path."""
+    """Read a URL that names several servers: their places, how to log in to them, and its path."""
     parts = urls.parts(url)
-    options = parse_url(urlunsplit((parts.scheme, parts.netloc, "", parts.query, "")))  # type: ignore[no-untyped-call]
+    login = parse_url(urlunsplit((parts.scheme, parts.netloc, "", "", "")))  # type: ignore[no-untyped-call]
     for name in ("host", "port"):
-        options.pop(name, None)
-    if options.pop("connection_class", None) is SSLConnection:
-        options["ssl"] = True
-    return urls.places(url), options, unquote(parts.path.strip("/"))
+        login.pop(name, None)
+    if login.pop("connection_class", None) is SSLConnection:
+        login["ssl"] = True
+    return urls.places(url), login, unquote(parts.path.strip("/"))
 
 
-def _cluster(places: list[urls.Place], parsed: dict[str, Any], path: str, options: dict[str, Any]) -> redis.Redis:
+def _cluster(places: list[urls.Place], options: dict[str, Any], path: str) -> redis.Redis:
     if path not in {"", "0"}:
-        raise ValueError("a cluster has one database, 0")
+        raise ConfigurationError("a cluster has one database, 0")
     nodes = [(host, port or 6379) for host, port in places]
-    return cast("redis.Redis", Cluster(nodes, **options, **parsed))
+    return cast("redis.Redis", Cluster(nodes, **options))
 
 
-def _sentinel(places: list[urls.Place], parsed: dict[str, Any], path: str, options: dict[str, Any]) -> redis.Redis:
+def _sentinel(places: list[urls.Place], options: dict[str, Any], path: str) -> redis.Redis:
     name, _, database = path.partition("/")
     if not name:
-        raise ValueError("the URL of Sentinels ends with the name that they have for the primary")
-    password = parsed.pop("sentinel_password", None)
-    sentinel_options = {
-        key: value for key, value in (options | parsed | {"password": password}).items() if key in _OF_SENTINELS and value
-    }
+        raise ConfigurationError("the URL of Sentinels ends with the name that they have for the primary")
+    password = options.pop("sentinel_password", None)
+    # Sentinels have a login of their own.
+    sentinel_options = {key: value for key, value in options.items() if key not in ("username", "password", "retry")}
+    sentinel_options |= {"password": password} if password else {}
     addresses = [(host, port or 26379) for host, port in places]
     sentinels = Sentinel(addresses, sentinel_kwargs=sentinel_options)  # type: ignore[no-untyped-call]
-    connection_class = _ManagedTLS if parsed.pop("ssl", False) else _Managed
-    own = {"db": int(database or 0), "connection_class": connection_class} | options | parsed
+    connection_class = _ManagedTLS if options.pop("ssl", False) else _Managed
+    own = {"db": urls.database(database or "0"), "connection_class": connection_class} | options
     return cast("redis.Redis", sentinels.master_for(name, **own))  # type: ignore[no-untyped-call]
 
 
@@ -87,13 +88,6 @@ class _ManagedTLS(_Managed, SentinelManagedSSLConnection):
 
 
 _KINDS = {"cluster": _cluster, "sentinel": _sentinel}
-_OF_SENTINELS = (
-    "socket_timeout",
-    "socket_connect_timeout",
-    "ssl",
-    "ssl_ca_certs",
-    "password",
-)  # options of connections to Sentinels
 
 
 def primaries(client: redis.Redis) -> Sequence[redis.Redis]:

@@ -13,7 +13,6 @@ from deniable.errors import ConfigurationError
 from deniable.platform.files import sync
 from deniable_aggregator.commands import options
 from deniable_aggregator.process import running
-from deniable_aggregator.store.url import kind
 
 if TYPE_CHECKING:
     import argparse
@@ -34,6 +33,8 @@ def backup(parser: argparse.ArgumentParser) -> Run:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
+        from deniable_aggregator.store.url import kind  # needs the extra: the help of a command does not
+
         url = options.environment(arguments)["DENIABLE_REDIS_URL"]
         if kind(url) == "cluster":
             raise ConfigurationError("backup copies one server: name each primary of a cluster by its own redis:// URL")

@@ -175,6 +175,7 @@ class Ledger:
             low, self._low = self._low, []
         for lease in low:
             # Without the lock, so that reports are made meanwhile. They are added when they are paid for. A crash loses them.
+            # Until they are added nobody can use them: the last answers of a period may be dropped then, and none is made twice.
             with suppress(StateError):
                 number = 0
                 with self._state.transaction() as db:

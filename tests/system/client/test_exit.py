@@ -97,7 +97,7 @@ def test_the_helper_sends_once_a_day(leave, registry, spooled, state_directory):
     """What a program left is sent by a process of its own, which is noted in the journal; the next one that day starts none."""
     with StubServer(registry) as server:
         leave(server.dsn, SPAWNING, exit="helper")
-        assert server.wait(1, timeout=60)
+        assert server.wait(1, timeout=300)
         end = time.monotonic() + 60
         while (spooled() or not sent(state_directory)) and time.monotonic() < end:
             time.sleep(0.01)
@@ -129,7 +129,7 @@ def test_a_server_that_hangs(leave, registry, tmp_path, monkeypatch):
         tried = server.attempts[0].key
         server.recover()
         leave(server.dsn, more="assert deniable.flush(60)", exit="wait")
-        assert server.wait(2, timeout=60)
+        assert server.wait(2, timeout=300)
         assert tried in {received.key for received in server.batches}
 
 

@@ -154,7 +154,7 @@ class Service:
         """Run a command as the service ``operator``; return what it printed."""
         command = [*compose()["services"]["operator"]["entrypoint"], *arguments]
         env = clean() | self.environment_of("operator")
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 

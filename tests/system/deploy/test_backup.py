@@ -73,7 +73,7 @@ class Place:
     def run(self, script, *words, **env):
         """Run a script as its container does."""
         env = clean() | {"PATH": f"{self.folder}:{clean()['PATH']}"} | environment(self.private.path("private/backup.env")) | env
-        return subprocess.run(["sh", DEPLOY / script, *words], env=env, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(["sh", DEPLOY / script, *words], env=env, capture_output=True, text=True, timeout=300, check=False)
 
     def held(self):
         """Return each key of the store with what it holds."""
@@ -174,7 +174,7 @@ def test_the_store_of_serve_is_copied_while_it_runs(tmp_path):
         client.set("later", 1)
     assert stat.S_IMODE(copies.stat().st_mode) == 0o700
     new.mkdir(mode=0o700)
-    subprocess.run(["sh", DEPLOY / "restore.sh", copies, new], check=True, timeout=60)
+    subprocess.run(["sh", DEPLOY / "restore.sh", copies, new], check=True, timeout=300)
     with open_store(directory=new) as store, connect(store.url) as client:
         assert snapshot.copies(client).begun
         assert {key: client.dump(key) for key in client.scan_iter() if key != b"{deniable}:backup"} == before

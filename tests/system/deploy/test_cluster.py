@@ -124,7 +124,7 @@ class Nodes:
         """Return what the doctor finds as a process."""
         env = clean() | environment(DEPLOY / "deniable.env") | environment(self.private.path(f"private/{user}.env"))
         env |= {"DENIABLE_REGISTRY": str(DEPLOY / "metrics.toml")}
-        done = subprocess.run(["deniable", "doctor", "--json"], env=env, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(["deniable", "doctor", "--json"], env=env, capture_output=True, text=True, timeout=300, check=False)
         return {each["check"]: each for each in map(json.loads, done.stdout.splitlines())}
 
 
@@ -321,7 +321,9 @@ def test_a_primary_that_loses_its_slots_meanwhile(monkeypatch):
 def test_too_few_nodes_are_refused():
     """Fewer than three primaries cannot elect one; what is missing is said."""
     env = clean() | {"DENIABLE_REDIS_URL": "redis+cluster://" + ",".join(f"localhost:{port}" for port in range(6))}
-    done = subprocess.run([sys.executable, CLUSTER / "make.py"], env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, CLUSTER / "make.py"], env=env, capture_output=True, text=True, timeout=300, check=False
+    )
     assert (done.returncode, done.stderr) == (
         1,
         "6 nodes are too few: a cluster needs three primaries, and two replicas for each\n",
@@ -345,7 +347,7 @@ def built():
     folder.mkdir()
     try:
         (folder / "kustomization.yaml").write_text(overlay(), "utf-8")
-        done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, timeout=300, check=False)
     finally:
         shutil.rmtree(folder)
     assert done.returncode == 0, done.stderr

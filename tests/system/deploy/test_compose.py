@@ -70,7 +70,7 @@ def test_settings_have_no_fault(composed, name):
     """`deniable doctor --settings` finds nothing wrong with what a process is told."""
     env = composed.environment_of(name)
     done = subprocess.run(
-        ["deniable", "doctor", "--settings"], env=clean() | env, capture_output=True, text=True, timeout=60, check=False
+        ["deniable", "doctor", "--settings"], env=clean() | env, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -134,7 +134,7 @@ def test_a_process_is_well_when_it_answers(composed, name):
 def test_reports_are_counted(composed, tmp_path):
     """What a device sends to ``ingest`` is published by ``worker`` and told by ``query``, each as its own user of the store."""
     for name in ("ingest", "query"):
-        assert eventually(lambda name=name: requests.get(f"{composed.url(name)}/readyz", timeout=60).ok), composed.log(name)
+        assert eventually(lambda name=name: requests.get(f"{composed.url(name)}/readyz", timeout=300).ok), composed.log(name)
     sending, reading = (composed.operate("keys", "create", "--role", role) for role in ("ingest", "read"))
     dsn = composed.url("ingest").replace("//", f"//{sending}@") + "/shop"
     options = {"registry": DEPLOY / "metrics.toml", "segments": {"platform": "linux"}}
@@ -145,23 +145,23 @@ def test_reports_are_counted(composed, tmp_path):
     headers = {"Authorization": f"Bearer {reading}"}
 
     def ask(path):
-        return requests.get(f"{composed.url('query')}/api/v1/{path}", headers=headers, timeout=60).json()
+        return requests.get(f"{composed.url('query')}/api/v1/{path}", headers=headers, timeout=300).json()
 
     assert eventually(lambda: ask("metrics/export.used")["n"]) == 1
     # The worker has the registry, without which it would not look for made-up reports.
     assert eventually(lambda: ask("pipeline")["looked"]), composed.log("worker")
     # Each serves its part alone.
-    assert requests.get(f"{composed.url('ingest')}/api/v1/metrics", headers=headers, timeout=60).status_code == 404
-    assert requests.post(f"{composed.url('query')}/v1/reports", json={}, headers=headers, timeout=60).status_code == 503
+    assert requests.get(f"{composed.url('ingest')}/api/v1/metrics", headers=headers, timeout=300).status_code == 404
+    assert requests.post(f"{composed.url('query')}/v1/reports", json={}, headers=headers, timeout=300).status_code == 503
 
 
 @pytest.mark.parametrize("name", ["ingest", "query"])
 def test_numbers_are_told_to_who_has_their_key(composed, name):
     """Prometheus gets the numbers with the key that was drawn for it, among them the backlog by which workers are scaled."""
     key = composed.private.path("private/deniable-metrics-key").read_text()
-    assert eventually(lambda: requests.get(f"{composed.url(name)}/healthz", timeout=60).ok)
-    assert requests.get(f"{composed.url(name)}/metrics", timeout=60).status_code == 401
-    answer = requests.get(f"{composed.url(name)}/metrics", headers={"Authorization": f"Bearer {key}"}, timeout=60)
+    assert eventually(lambda: requests.get(f"{composed.url(name)}/healthz", timeout=300).ok)
+    assert requests.get(f"{composed.url(name)}/metrics", timeout=300).status_code == 401
+    answer = requests.get(f"{composed.url(name)}/metrics", headers={"Authorization": f"Bearer {key}"}, timeout=300)
     assert 'deniable_backlog_batches{app="shop"}' in answer.text
 
 
@@ -216,7 +216,7 @@ def test_a_second_app_is_served(tmp_path, monkeypatch, kernels):
 
         def ask(key):
             answer = requests.get(
-                f"{served.url('query')}/api/v1/metrics/export.used", headers={"Authorization": f"Bearer {key}"}, timeout=60
+                f"{served.url('query')}/api/v1/metrics/export.used", headers={"Authorization": f"Bearer {key}"}, timeout=300
             )
             return answer.json()["n"]
 

@@ -30,7 +30,7 @@ def requirements(extras):
 def test_hadolint_finds_nothing():
     """The Dockerfile keeps hadolint's rules, and the shell lines ShellCheck's."""
     command = [Path(sys.executable).parent / "hadolint", "--no-color", DEPLOY / "Dockerfile"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 
 
@@ -162,7 +162,7 @@ def test_a_server_that_cannot_start_says_why_and_ends(composed):
         "GUNICORN_CMD_ARGS": f"--bind 127.0.0.1:{free_port()}",
     }
     command = composed.translated(stages()["ingest"].command)
-    done = subprocess.run(command, env=clean() | env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=clean() | env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 2
     assert "DENIABLE_DURABILITY" in done.stderr
     assert "Traceback" not in done.stderr

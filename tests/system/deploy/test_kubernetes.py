@@ -73,7 +73,7 @@ def test_resources_are_valid(version):
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on PATH; the resources are looked at without it")
 def test_kustomize_builds_them():
     """`kubectl kustomize` puts the same resources together, valid ones, in one name space."""
-    built = subprocess.run(["kubectl", "kustomize", DEPLOY], capture_output=True, text=True, timeout=60, check=False)
+    built = subprocess.run(["kubectl", "kustomize", DEPLOY], capture_output=True, text=True, timeout=300, check=False)
     assert built.returncode == 0, built.stderr
     manifests = [each for each in yaml.safe_load_all(built.stdout) if each["kind"] != "ConfigMap"]
     assert {(each["kind"], each["metadata"]["name"]) for each in manifests} == set(resources())
@@ -203,7 +203,7 @@ def test_probes_are_answered(composed, name):
     assert len(probes) == (2 if name == "worker" else 3)
     for probe in probes:
         assert probe["port"] in ports
-        assert eventually(lambda probe=probe: requests.get(composed.url(name) + probe["path"], timeout=60).ok), probe
+        assert eventually(lambda probe=probe: requests.get(composed.url(name) + probe["path"], timeout=300).ok), probe
 
 
 def test_a_full_backlog_takes_no_pod_away():
@@ -248,7 +248,7 @@ def test_scalers_have_something_to_scale(composed):
     assert set(metric["external"]["metric"]) == {"name"}
     key = composed.private.path("private/deniable-metrics-key").read_text()
     assert eventually(lambda: composed.healthy("query"))
-    exposition = requests.get(f"{composed.url('query')}/metrics", headers={"Authorization": f"Bearer {key}"}, timeout=60).text
+    exposition = requests.get(f"{composed.url('query')}/metrics", headers={"Authorization": f"Bearer {key}"}, timeout=300).text
     assert f'{metric["external"]["metric"]["name"]}{{app="shop"}}' in exposition
 
 

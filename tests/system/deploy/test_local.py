@@ -29,7 +29,7 @@ def test_gunicorn_takes_its_port_from_the_environment():
     """With the configuration shipped gunicorn listens on PORT, or on 8080, and has what deniable_server sets."""
     for env, bind in (({}, "0.0.0.0:8080"), ({"PORT": "9999"}, "0.0.0.0:9999")):
         command = ["gunicorn", "--print-config", "-c", DEPLOY / "gunicorn.conf.py", "deniable_server:create_app()"]
-        done = subprocess.run(command, env=clean() | env, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, env=clean() | env, capture_output=True, text=True, timeout=300, check=False)
         settings = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
         settings = {name.strip(): text.strip() for name, text in settings.items()}
         assert settings["bind"] == f"['{bind}']", done.stderr
@@ -86,10 +86,10 @@ def test_the_procfile_runs(composed, tmp_path):
         url = f"http://127.0.0.1:{port}"
 
         def workers():
-            parts = requests.get(f"{url}/readyz", timeout=60).json()["parts"]
+            parts = requests.get(f"{url}/readyz", timeout=300).json()["parts"]
             return parts.get("worker:shop", {}).get("workers", 0) >= 1
 
-        assert eventually(lambda: requests.get(f"{url}/healthz", timeout=60).ok), (tmp_path / "web.log").read_text()
+        assert eventually(lambda: requests.get(f"{url}/healthz", timeout=300).ok), (tmp_path / "web.log").read_text()
         assert eventually(workers), (tmp_path / "worker.log").read_text()
         assert {name: end(process) for name, process in processes.items()} == {"web": 0, "worker": 0}
 

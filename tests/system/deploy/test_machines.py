@@ -28,12 +28,12 @@ def block(name):
 
 
 def run(lines):
-    subprocess.run(["sh", "-e", "-c", lines], cwd=DEPLOY.parent, env=clean(), capture_output=True, timeout=60, check=True)
+    subprocess.run(["sh", "-e", "-c", lines], cwd=DEPLOY.parent, env=clean(), capture_output=True, timeout=300, check=True)
 
 
 def draw(folder, *words):
     command = [sys.executable, DEPLOY / "passwords.py", DEPLOY / "users.acl", "--folder", folder, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def installed(tmp_path):
@@ -84,7 +84,7 @@ def test_a_store_on_another_machine_speaks_tls(tmp_path):
         assert not served(urls["ingest"].partition("?")[0].replace("rediss", "redis"))
         command = ["sh", DEPLOY / "backup.sh", tmp_path / "copies"]
         env = clean() | {"DENIABLE_REDIS_URL": urls["backup"]}
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     (copy,) = (tmp_path / "copies").iterdir()
     assert copy.read_bytes().startswith(b"REDIS")

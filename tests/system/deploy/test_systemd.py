@@ -152,7 +152,7 @@ def test_the_server_makes_no_call_that_is_forbidden(composed, tmp_path):
     with ExitStack() as undo:
         command = [*STRACE, trace, *server_command(port)]
         process = spawn(undo, tmp_path / "log", command, environment_at(composed, "ingest", port))
-        assert eventually(lambda: requests.get(f"http://127.0.0.1:{port}/readyz", timeout=60).ok), (tmp_path / "log").read_text()
+        assert eventually(lambda: requests.get(f"http://127.0.0.1:{port}/readyz", timeout=300).ok), (tmp_path / "log").read_text()
         for child in children(process.pid):
             os.kill(child, signal.SIGTERM)
         assert process.wait(120) == 0
@@ -167,7 +167,7 @@ def test_what_takes_reports_makes_no_code(composed, tmp_path):
     with ExitStack() as undo:
         command = ["strace", "-f", "-qq", "-e", "trace=mmap,mprotect,shmat", "-o", trace, *server_command(port)]
         process = spawn(undo, tmp_path / "log", command, environment_at(composed, "ingest", port))
-        assert eventually(lambda: requests.get(f"http://127.0.0.1:{port}/readyz", timeout=60).ok), (tmp_path / "log").read_text()
+        assert eventually(lambda: requests.get(f"http://127.0.0.1:{port}/readyz", timeout=300).ok), (tmp_path / "log").read_text()
         for child in children(process.pid):
             os.kill(child, signal.SIGTERM)
         assert process.wait(120) == 0

@@ -43,7 +43,7 @@ def bring(folder, *, there, apt="exit 0"):
         (path / name).write_text(f"#!{shutil.which('bash')}\n{does}\n")
         (path / name).chmod(0o755)
     command = [path / "bash", ROOT / ".ci" / "tools", folder / "tools"]
-    return subprocess.run(command, env={"PATH": str(path)}, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env={"PATH": str(path)}, capture_output=True, text=True, timeout=300, check=False)
 
 
 def present(*names):
@@ -102,7 +102,7 @@ def test_the_bill_of_materials_has_every_pin(tmp_path):
     (tmp_path / "deploy").symlink_to(DEPLOY)
     (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
     environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
-    subprocess.run(just, env=environment, check=True, capture_output=True, timeout=60)
+    subprocess.run(just, env=environment, check=True, capture_output=True, timeout=300)
     bill = json.loads((tmp_path / "sbom" / "deniable.cdx.json").read_text("utf-8"))
     pinned = re.findall(r"^([\w.-]+)==(\S+)", (DEPLOY / "requirements.txt").read_text("utf-8"), re.MULTILINE)
     assert sorted((each["name"], each["version"]) for each in bill["components"]) == sorted(pinned)

@@ -44,7 +44,7 @@ def unit(name, section="Service"):
 
 
 def analyze(*arguments):
-    return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, timeout=300, check=False)
 
 
 def expand(name):

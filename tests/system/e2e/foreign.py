@@ -736,7 +736,7 @@ def upload(url, key, body, batch=None, *, compressed=True):
     if compressed:
         body, headers["Content-Encoding"] = gzip.compress(body, mtime=0), "gzip"
     try:
-        with urllib.request.urlopen(urllib.request.Request(f"{url}/v1/reports", body, headers), timeout=60) as answer:
+        with urllib.request.urlopen(urllib.request.Request(f"{url}/v1/reports", body, headers), timeout=300) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)

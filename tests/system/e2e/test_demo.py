@@ -286,7 +286,7 @@ def test_the_page_stays_in_a_terminal(stays, own):
         for line in terminal:
             output += line
             if "until you press Ctrl-C" in output.replace("\n", " "):
-                assert requests.get(re.search(r"http://[\d.:]+/", output)[0], timeout=60).ok
+                assert requests.get(re.search(r"http://[\d.:]+/", output)[0], timeout=300).ok
                 assert stays
                 os.killpg(process.pid, signal.SIGINT)
     assert process.wait(300) in (0, 1)

@@ -38,7 +38,7 @@ def test_the_example_runs(tmp_path):
     with StubServer(registry.load(tmp_path / "metrics.toml")) as server:
         example = block("python", "<!-- embed example -->").replace("https://PUBLIC_KEY@telemetry.example.org/shop", server.dsn)
         done = subprocess.run(
-            [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
         )
     assert done.returncode == 0, done.stderr
     dropped, again = done.stderr.splitlines()
@@ -56,7 +56,7 @@ def test_who_sees_warnings_without_logging(tmp_path, host, lines):
     (tmp_path / "metrics.toml").write_text(block("toml"), "utf-8")
     code = f"import deniable\ndeniable.init({host + '/shop'!r}, registry='metrics.toml', consent=False)\n"
     code += "for _ in range(3): assert not deniable.record('ui.theme', 'dark')\n"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout == ""
     assert [line.startswith("deniable: all metrics: no_consent: ") for line in done.stderr.splitlines()] == [True] * lines
 

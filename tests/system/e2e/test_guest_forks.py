@@ -70,8 +70,8 @@ def test_forks_amid_records(host, server):
         stop.set()
         for thread in threads:
             thread.join()
-        deniable.flush(60)
-        arrival = deniable.close(10)
+        deniable.flush(300)
+        arrival = deniable.close(60)
         assert not (arrival.pending or arrival.refused or arrival.lost)
         stats = deniable.stats()
         assert stats["sent"] == stats["recorded"] == sum(recorded), stats
@@ -315,7 +315,7 @@ def gunicorn(host, code: str):
     command = [sys.executable, "-m", "gunicorn", "--preload", "--workers=4", "--threads=2", f"--bind=127.0.0.1:{port}"]
     command += [
         "--no-control-socket",
-        "--graceful-timeout=60",
+        "--graceful-timeout=300",
         "--log-level=error",
         f"--chdir={program.parent}",
         f"{program.stem}:app",
@@ -353,7 +353,7 @@ def test_gunicorn(host, server):
     with gunicorn(host, code) as port:
 
         def ask(_) -> list[int]:
-            connection = HTTPConnection("127.0.0.1", port, timeout=60)
+            connection = HTTPConnection("127.0.0.1", port, timeout=300)
             connection.request("GET", "/")
             answer = connection.getresponse().read()
             connection.close()

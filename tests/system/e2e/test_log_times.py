@@ -86,8 +86,8 @@ def test_no_line_tells_when_an_upload_came(tmp_path, form):
         with deniable.Client(dsn=dsn, registry=registry_file, consent=True, state=None, strict=True) as client:
             client.record("export.used", value=True)
             assert client.flush(60)
-        requests.post(f"http://{bind}/v1/reports", data=b"x", timeout=60)
-        requests.post(f"http://{bind}/v1/reports", headers={"X-Long": "x" * 5000}, timeout=60)
+        requests.post(f"http://{bind}/v1/reports", data=b"x", timeout=300)
+        requests.post(f"http://{bind}/v1/reports", headers={"X-Long": "x" * 5000}, timeout=300)
         await_("counted 1 report")
     finally:
         process.send_signal(signal.SIGINT)

@@ -77,10 +77,10 @@ def test_estimates_hold_what_simulated_people_answered(tmp_path):
         assert sent.returncode == 0, sent.stderr
         outcome = json.loads(sent.stdout)
         again = deniable(*send)
-        page = requests.get(f"{url}/login", timeout=60)
+        page = requests.get(f"{url}/login", timeout=300)
 
         def ask(path):
-            answer = requests.get(f"{url}/api/v1/metrics/{path}", headers={"Authorization": f"Bearer {key}"}, timeout=60)
+            answer = requests.get(f"{url}/api/v1/metrics/{path}", headers={"Authorization": f"Bearer {key}"}, timeout=300)
             assert answer.status_code == 200, answer.text
             return answer.json()
 

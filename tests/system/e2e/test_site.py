@@ -155,7 +155,7 @@ def test_the_tutorial(tmp_path):
         (send,) = marked(TUTORIAL, "tutorial: send", "sh")
         assert "Seed: 1" in run(send)
         segment, series = (
-            requests.get(url + path, headers=headers, timeout=60).json()
+            requests.get(url + path, headers=headers, timeout=300).json()
             for block in marked(TUTORIAL, "tutorial: ask", "sh")
             for path in re.findall(r"http://127\.0\.0\.1:8080([^'\s]+)", block)
         )
@@ -167,14 +167,14 @@ def test_the_tutorial(tmp_path):
         assert segment["segment"] == "platform=windows"
         assert 0 < segment["n"] < len(weeks) * 20_000
         browser = requests.Session()
-        token = re.search(r'name="token" value="([^"]+)"', browser.get(f"{url}/login", timeout=60).text)[1]
-        browser.post(f"{url}/login", data={"token": token, "key": key}, timeout=60)
-        page = browser.get(f"{url}/m/ui.theme", timeout=60).text
+        token = re.search(r'name="token" value="([^"]+)"', browser.get(f"{url}/login", timeout=300).text)[1]
+        browser.post(f"{url}/login", data={"token": token, "key": key}, timeout=300)
+        page = browser.get(f"{url}/m/ui.theme", timeout=300).text
         assert all(words in page for words in ("Over time", ">Compare</a>", 'value="platform=windows"'))
         (app,) = re.findall(r"^python .*", *marked(TUTORIAL, "tutorial: app", "sh"), re.MULTILINE)
         assert [run(app, DENIABLE_DSN=dsn) for _ in range(2)] == ["arrived\n", "nothing sent\n"]
         deadline = time.monotonic() + 120
-        while (n := requests.get(f"{url}/api/v1/metrics/ui.theme", headers=headers, timeout=60).json()["n"]) == before:
+        while (n := requests.get(f"{url}/api/v1/metrics/ui.theme", headers=headers, timeout=300).json()["n"]) == before:
             assert time.monotonic() < deadline
             time.sleep(0.2)
         assert n == before + 1

@@ -143,7 +143,7 @@ class Observed:
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         request = urllib.request.Request(self.url + path, body, fields)
         try:
-            with _direct.open(request, timeout=60) as answer:
+            with _direct.open(request, timeout=300) as answer:
                 self.last = answer.read().decode()
                 return answer.status
         except urllib.error.HTTPError as error:
@@ -175,7 +175,7 @@ class Observed:
 
     def worker_numbers(self) -> dict[tuple, float]:
         """Scrape the worker."""
-        with _direct.open(self.worker_url + "/metrics", timeout=60) as answer:
+        with _direct.open(self.worker_url + "/metrics", timeout=300) as answer:
             return _samples(answer.read().decode())
 
 

@@ -57,7 +57,7 @@ def refused(stage, upload):
 
 def ready(stage):
     """Ask whether uploads would be taken, and if not, why the store would not take them."""
-    answer = in_time(lambda: requests.get(f"http://127.0.0.1:{stage.outer.port}/readyz", timeout=60))
+    answer = in_time(lambda: requests.get(f"http://127.0.0.1:{stage.outer.port}/readyz", timeout=300))
     return answer.status_code, answer.json()["parts"]["store"].get("reason")
 
 
@@ -261,7 +261,7 @@ def test_a_worker_told_wrong_things_does_not_start():
     """A URL that is none, or an option out of its range, is exit status 2, with the rule and without the URL."""
     command = [sys.executable, "-m", "deniable", "worker", "--app", "shop"]
     for options in (["--redis-url", "http://:secret@h"], ["--redis-url", "redis://127.0.0.1:1", "--claim-after", "0"]):
-        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode == 2
         assert "secret" not in done.stderr
         assert "Traceback" not in done.stderr

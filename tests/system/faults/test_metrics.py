@@ -177,7 +177,7 @@ def test_nothing_is_left_of_a_server_that_ends(service):
 def worker(*arguments, **environment):
     command = [sys.executable, "-m", "deniable", "worker", "--redis-url", "redis://127.0.0.1:1", "--app", "shop", *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")} | environment
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
 
 
 def test_a_worker_whose_address_is_taken_does_not_start():

@@ -252,7 +252,7 @@ def _tracing():
     probe = ["strace", "-qq", "-o", os.devnull, "-e", "inject=write:signal=KILL:when=1", sys.executable, "-c", "print(1)"]
     if which("strace") is None:
         pytest.skip("strace is not installed: it is what ends a process at its nth system call")
-    if subprocess.run(probe, check=False, timeout=60, capture_output=True).returncode not in (
+    if subprocess.run(probe, check=False, timeout=300, capture_output=True).returncode not in (
         -signal.SIGKILL,
         128 + signal.SIGKILL,
     ):

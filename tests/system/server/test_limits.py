@@ -39,7 +39,7 @@ def await_answer(url):
     deadline = monotonic() + 600
     while True:
         try:
-            return requests.get(url, timeout=60)
+            return requests.get(url, timeout=300)
         except (requests.ConnectionError, requests.Timeout):  # it may still be starting
             assert monotonic() < deadline
             sleep(0.05)

@@ -41,7 +41,7 @@ def test_the_app_is_imported_before_processes_are_forked(settings, tmp_path, ser
                 assert line, process.wait(60)
                 if match := re.match(r"process (\d+) begins with ?(.*)", line):
                     begun[match[1]] = match[2]
-            assert requests.get(f"http://{address}/healthz", timeout=60).ok
+            assert requests.get(f"http://{address}/healthz", timeout=300).ok
         finally:
             process.terminate()
             process.communicate(timeout=600)

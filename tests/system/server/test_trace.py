@@ -40,7 +40,7 @@ def answer_of(process, url, method="GET", **options):
     while True:
         assert process.poll() is None
         try:
-            return requests.request(method, url, timeout=60, **options)
+            return requests.request(method, url, timeout=300, **options)
         except (requests.ConnectionError, requests.Timeout):  # it may still be starting
             time.sleep(0.05)
 

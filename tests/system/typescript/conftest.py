@@ -22,7 +22,7 @@ def node():
     program = shutil.which("node")
     if program is None or shutil.which("npm") is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("node and npm are not on PATH; .ci/tools brings them")
-    version = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=300, check=True).stdout
     assert int(version[1:].partition(".")[0]) >= OLDEST, f"{program} is {version}"
     return program
 

@@ -89,7 +89,7 @@ def test_a_server_counts(page):
         lines = Queue()
         Thread(target=lambda: [lines.put(line) for line in process.stdout], daemon=True).start()
         try:
-            line = lines.get(timeout=180)
+            line = lines.get(timeout=600)
             address = re.fullmatch(r"Answer here: +(http://127\.0\.0\.1:\d+/)\n", line)[1]
             page.goto(address)
             page.wait_for_selector("text=2,000 people")

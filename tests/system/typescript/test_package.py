@@ -149,7 +149,7 @@ ANSWERS = {
 def test_reports_of_many_visitors_are_counted(package, node, stack, tmp_path):
     """A thousand visitors answer, each on a device of its own: every report is counted, and estimates are near the truth."""
     command = [sys.executable, "-m", "deniable", "registry", "show", "--json", stack.settings.registry]
-    (tmp_path / "sheet.json").write_bytes(subprocess.run(command, capture_output=True, timeout=60, check=True).stdout)
+    (tmp_path / "sheet.json").write_bytes(subprocess.run(command, capture_output=True, timeout=300, check=True).stdout)
     dsn = f"{stack.url.replace('http://', 'http://pk_public@')}/shop"
     printed = run(node, "build/test/visitors.js", dsn, tmp_path / "sheet.json", json.dumps(ANSWERS), PEOPLE, cwd=package)
     assert json.loads(printed) == {"sent": PEOPLE * len(ANSWERS), "left": 0}

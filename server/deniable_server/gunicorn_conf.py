@@ -9,8 +9,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from deniable.errors import ConfigurationError
+from deniable_server import settings as _settings
+
 bind = "127.0.0.1:8080"
-workers = int(os.environ.get("WEB_CONCURRENCY", "2"))
+try:
+    workers = _settings.processes()
+except ConfigurationError as _error:  # gunicorn would show a traceback
+    sys.stderr.write(f"{_error}\n")
+    sys.exit(2)
 worker_class = "deniable_server.serving.worker.PatientWorker"
 threads = 4
 timeout = 30

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from deniable.registry import Registry
     from deniable_aggregator.store import Client
 
+PROCESSES = "WEB_CONCURRENCY"
+"""The variable of the number of processes. gunicorn reads it, too."""
+DEFAULT_PROCESSES = "2"
+
 _HOURS = 3600
 _SHORTEST_KEY = 8
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -271,6 +275,14 @@ class Settings:
                 rule = f"{path} says something else than this server's registry for {signed.app}"
                 errors[signed.app] = ConfigurationError(f"{rule}: sign its metrics.toml again")
         return envelopes, errors
+
+
+def processes(environment: Mapping[str, str] = os.environ) -> int:
+    """Return the number of processes that gunicorn runs."""
+    text = environment.get(PROCESSES, DEFAULT_PROCESSES)
+    if not text.isdecimal() or int(text) < 1:
+        raise ConfigurationError(f"{PROCESSES} = {text!r}: write a whole number of at least 1")
+    return int(text)
 
 
 VARIABLES: dict[str, str] = {f"DENIABLE_{each.name.upper()}": str(each.default) for each in fields(Settings)}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import socket
 
 import pytest
 
 from deniable.commands import entry as cli
-from deniable_server import create_app
+from deniable_server import create_app, gunicorn_conf
 from deniable_server.doctor.config import inspect
 from deniable_server.settings import VARIABLES
 
@@ -177,3 +178,13 @@ def test_a_server_refuses_what_is_an_error(environment, name, monkeypatch):
         monkeypatch.setenv(item, value)
     with pytest.raises(ValueError, match=name):
         create_app()
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "1.5", "zero"])
+def test_a_wrong_number_of_processes_ends_the_start(environment, number, monkeypatch, capsys):
+    """The configuration of gunicorn says what the doctor says, and has no traceback."""
+    monkeypatch.setenv("WEB_CONCURRENCY", number)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(gunicorn_conf.__file__)
+    assert ended.value.code == 2
+    assert [capsys.readouterr().err] == [f"{error}\n" for error in inspect(environment | {"WEB_CONCURRENCY": number}).errors]

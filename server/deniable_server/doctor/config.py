@@ -20,16 +20,13 @@ from deniable_aggregator.store import Store
 from deniable_aggregator.store.errors import StoreError, cause
 from deniable_aggregator.store.server import room
 from deniable_aggregator.store.server.embedded import redacted
-from deniable_server.settings import VARIABLES, Keys, Settings
+from deniable_server.settings import DEFAULT_PROCESSES, PROCESSES, VARIABLES, Keys, Settings, processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from deniable.registry import Registry
 
-PROCESSES = "WEB_CONCURRENCY"
-"""Read by gunicorn itself: its number of processes."""
-DEFAULT_PROCESSES = "2"
 _PATIENCE = 2.0  # seconds for each answer of the store
 _SECRET = {f"DENIABLE_{setting.name.upper()}" for setting in fields(Settings) if not setting.repr} | {"DENIABLE_DSN"}
 
@@ -64,9 +61,7 @@ def inspect(environment: Mapping[str, str] = os.environ) -> ConfigReport:
             good[name] = environment[name]
     for number in variables.WORKER:
         _tried(report, partial(number.choose, environment=environment))
-    processes = environment.get(PROCESSES, DEFAULT_PROCESSES)
-    if not processes.isdecimal() or int(processes) < 1:
-        report.errors.append(f"{PROCESSES} = {processes!r}: write a whole number of at least 1")
+    _tried(report, partial(processes, environment))
     settings = Settings.from_environment(good)
     if settings.redis_url:
         _tried(report, lambda: options.opened(settings.redis_url).close())

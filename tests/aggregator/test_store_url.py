@@ -26,6 +26,7 @@ CA = "ssl_ca_certs=/ca.pem"
         ("redis://h/0?socket_timeout=abc", r"\?socket_timeout = 'abc': write a number of seconds above 0"),
         ("redis://h/0?socket_timeout=", "write a number of seconds"),
         ("redis://h/0?socket_keepalive=maybe", "write yes or no"),
+        ("redis://h/0?protocol=4", r"\?protocol = '4': write 2 or 3"),
         ("rediss://h/0?ssl_cert_reqs=some", "write none, optional or required"),
         ("redis+sentinel://h/shop?sentinel_password=", r"\?sentinel_password: write a password"),
         ("redis://h/0?socket_timeout=3&socket_timeout=4", r"\?socket_timeout stands there more than once"),
@@ -47,7 +48,7 @@ def test_a_fault_of_a_url_is_named(url, words):
 @pytest.mark.parametrize(
     "url",
     [
-        "redis://h/2?socket_timeout=3&socket_connect_timeout=.5&socket_keepalive=no",
+        "redis://h/2?socket_timeout=3&socket_connect_timeout=.5&socket_keepalive=no&protocol=2",
         f"rediss://u:p@h/0?{CA}&ssl_cert_reqs=none&ssl_check_hostname=no&ssl_certfile=c&ssl_keyfile=k&ssl_password=p&ssl_ca_path=d",
         "unix://u:p@/run/redis.sock?db=3&socket_timeout=3",
     ],

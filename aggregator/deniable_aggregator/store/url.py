@@ -52,7 +52,11 @@ def _text(text: str) -> str:
 _OF_SECONDS: Final = _Option(_seconds, f"a number of seconds above 0, at most {_MOST_SECONDS}")
 _YES_NO: Final = _Option(lambda text: _SWITCH[text.lower()], "yes or no")
 _FILE: Final = _Option(_text, "a path")
-_ANY: Final = {"socket_timeout": _OF_SECONDS, "socket_connect_timeout": _OF_SECONDS}
+_ANY: Final = {
+    "socket_timeout": _OF_SECONDS,
+    "socket_connect_timeout": _OF_SECONDS,
+    "protocol": _Option({"2": 2, "3": 3}.__getitem__, "2 or 3"),
+}
 _TCP: Final = {"socket_keepalive": _YES_NO}
 _TLS: Final = {
     "ssl_ca_certs": _FILE,

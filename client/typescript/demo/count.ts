@@ -1,6 +1,6 @@
 /** Counting in the page: what a server would estimate of reports, for metrics whose report is one answer. */
 
-import { answerOf } from "../src/receipt.js";
+import { answerOf, answersOf } from "../src/receipt.js";
 import type { SheetMetric } from "../src/sheet.js";
 import { Fraction } from "../src/noise/chance.js";
 
@@ -22,7 +22,7 @@ const NORMAL = 1.96; // of a normal law 95% lies within so many standard deviati
 /** Estimate shares: each report says the truth with probability p, and each other answer with q. */
 export function count(metric: SheetMetric, payloads: readonly string[]): Counted {
   const keep = Fraction.read(metric.constants["keep"] as string);
-  const answers = metric.values!.map(String);
+  const answers = answersOf(metric).split("; "); // as a receipt names them
   const p = Number(keep.num) / Number(keep.den);
   const q = (1 - p) / (answers.length - 1);
   const [n, says] = [payloads.length, payloads.map((payload) => answerOf(metric, payload))];

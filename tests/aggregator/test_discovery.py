@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from deniable.errors import ParameterError
+from deniable.forecast.search import foreseen, needed
 from deniable.mechanisms.texts.prefix import Pem, TreeHist
 from deniable.mechanisms.texts.prefix import extend as extend_one
 from deniable.proof import distribution
-from deniable.registry import text
+from deniable.registry import Metric, text
 from deniable_aggregator import tally
 from deniable_aggregator.decode.pools import hash_lookup
 from deniable_aggregator.decode.search import discovery
@@ -115,7 +116,6 @@ def test_words_are_found():
     unfound, error = discovered.unallocated
     assert abs(unfound - (1 - sum(WORDS.values()))) < 5 * error
     assert 0.005 < discovered.detection_frequency() < min(WORDS.values())
-    assert discovered.verdict(1e-6).startswith("6 values found in 60,000 reports; one that ")
     assert discovered.n == n == discovered.n_confirm + sum(level.reports for level in discovered.levels)
     assert [level.length for level in discovered.levels] == list(range(16, 129, 8))
 
@@ -133,7 +133,6 @@ def test_nothing_is_found_where_all_differ(cls, epsilon):
     others, error = discovered.unallocated
     assert abs(others - 1) <= 5 * error  # exactly 1 where nothing is found
     assert discovered.detection_frequency() > 0.02
-    assert discovered.verdict(1e-4).startswith(("No value found in 2,000 reports; one that", "2,000 reports are too few"))
 
 
 def test_few_supports_are_no_discovery():
@@ -158,7 +157,6 @@ def test_next_to_no_reports(cls, n):
     assert len(discovered.interval()[0]) == len(discovered.values) == len(discovered.count)
     assert np.isnan(discovered.unallocated).all() == (discovered.n_confirm == 0)
     assert np.isnan(discovered.detection_frequency()) or discovered.detection_frequency() > 0.3
-    assert discovered.verdict() == f"{n} reports are too few to find any value, however many people have it."
 
 
 @pytest.mark.first_cases(2)
@@ -274,6 +272,24 @@ def test_detection_frequency_is_where_half_is_found(bits, n, runs):
         discovered = discover(mechanism, simulate(mechanism, values, counts, rng))
         hits += any(v == values[0] and yes for v, yes in zip(discovered.values, discovered.detected(), strict=True))
     assert binom.ppf(0.003, runs, 0.5) <= hits <= binom.isf(0.0003, runs, 0.5)
+
+
+@pytest.mark.first_cases(2)
+@pytest.mark.parametrize("kind", ["key", "string"])
+@pytest.mark.parametrize("cls", [Pem, TreeHist])
+def test_what_is_foreseen_is_what_the_search_says(cls, kind):
+    """Before any report comes, it is known how frequent a value must be to be found; backwards, how many reports that takes."""
+    rng = np.random.default_rng(8)
+    values = [text.encode(f"{number:03}", 3) if kind == "string" else number for number in range(1000)]
+    metric = Metric(
+        id="a", type=kind, values=(), discover=True, mechanism=cls.name, epsilon="2", max_length=3 * (kind == "string")
+    )
+    mechanism, n = cls(domain_size=1 << (24 if kind == "string" else 64), epsilon=2), 60_000
+    discovered = discover(mechanism, simulate(mechanism, values, np.full(1000, n // 1000), rng), text=kind == "string")
+    share = foreseen(metric, mechanism, n)
+    assert share == pytest.approx(discovered.detection_frequency(), rel=0.1)
+    assert needed(metric, mechanism, share) == pytest.approx(n, rel=0.02)
+    assert np.isnan(foreseen(metric, mechanism, 2))
 
 
 @pytest.mark.campaign

@@ -340,6 +340,16 @@ def test_what_the_test_of_all_values_sees(run, declared):
     assert "\noverall: " in out
 
 
+def test_how_frequent_a_searched_answer_must_be(run, tmp_path):
+    """A plan says it as of listed answers, and how many reports find a common answer."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(registry_toml(metric_toml("scanner.error", type="string", discover=True, epsilon=2.0)))
+    (row,) = json.loads(run(path, "--users", "1e6", "--json")[1])["plan"]
+    assert 0.01 < row["detects"] < 0.02
+    out = run(path, "--users", "12")[1]
+    assert "\nscanner.error: about 30,000 reports find an answer that 10% of people have, and about 2,700,000 one" in out
+
+
 def test_arms_are_sized(run):
     """A rise from .10 to .12 needs so many reports an arm, and so many see it."""
     options = ("--values", "128", "--epsilon", "1", "--mechanism", "subset")

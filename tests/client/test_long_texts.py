@@ -86,3 +86,13 @@ def test_lint_says_where_texts_are_cut(tmp_path):
     text, key = lint(tmp_path / "metrics.toml").notes
     assert text.facts["answers"] == "to be discovered; texts are cut after 16 bytes: max_length"
     assert key.facts["answers"] == "to be discovered"
+
+
+def test_lint_says_how_frequent_an_answer_must_be(tmp_path):
+    """As the number of reports that a search needs for a common answer and for a rare one."""
+    (tmp_path / "metrics.toml").write_text(registry_toml(metric_toml("site", type="key", discover=True, epsilon=2.0)))
+    (note,) = lint(tmp_path / "metrics.toml").notes
+    words = (
+        "about 13,000 reports find an answer that 10% of people have, and about 1,100,000 one that 1% have: each half of the time"
+    )
+    assert note.facts["found"] == words

@@ -15,11 +15,6 @@ PACKAGES = ("client", "aggregator", "server")
 COLUMNS = {"server/deniable_server/api/answers/export.py", "server/deniable_server/local/population.py"}
 """Files about types of columns, of an answer or of the demo's data. These are no metrics."""
 
-LEFT = {
-    "aggregator/deniable_aggregator/answer/readings/shares.py",
-}
-"""Files that still do. A file leaves this list once it asks `Metric.kind`; none is added."""
-
 _IN_TEMPLATES = re.compile(rf"""type\W{{0,3}}\s*(?:[!=]=|(?:not\s+)?in)\s*[(\[{{]*\s*["'](?:{"|".join(TYPES)})\b""")
 
 _ASKS_A_TYPE = re.compile(r"""\.\s*type\b|\btype_|["']type["']""")
@@ -74,8 +69,8 @@ def comparing():
 
 
 def test_nothing_compares_types():
-    """The list of files that still do is exact: whoever mends one takes it out."""
-    assert comparing() == LEFT | COLUMNS
+    """It asks `Metric.kind` instead."""
+    assert comparing() == COLUMNS
 
 
 @pytest.mark.parametrize(

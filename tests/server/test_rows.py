@@ -919,6 +919,26 @@ def test_a_segment_called_like_a_column_may_be_asked_for_by_its_name(shop):
     assert {row["segment_version"] for row in table_rows} == {"1.0"}
 
 
+@pytest.mark.parametrize(
+    ("reports", "reason"),
+    [
+        (12, "no answer is frequent enough to be found in 12 reports: about 120 reports find an answer that 10% of people have"),
+        (400, "no answer was found in 400 reports: one that "),
+    ],
+)
+def test_why_a_search_found_nothing(shop, reports, reason):
+    """No answer is asked for by name, so the row says what a search needs."""
+    words = [
+        first + second for first in "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ-_" for second in "abcdefgh"
+    ]
+    send(shop, "url", (words * (reports // len(words) + 1))[:reports], day(2))
+    shop.drain(days=40)
+    (row,) = rows(shop, metrics=["url"])
+    assert row["reason"].startswith(reason)
+    (row,) = rows(shop, metrics=["url"], filters=[["is", "value", ["x"]]])
+    assert row["reason"].startswith(reason)
+
+
 LOAD = registry_toml(
     metric_toml("load", estimate="distribution", range=[1, 1000], scale="log", unit="ms", epsilon=8),
     metric_toml("wait", estimate="distribution", range=[0, 1000], unit="ms", epsilon=4),

@@ -109,6 +109,7 @@ class Lines:
     lowered_by: float  # the amount that consistent shares are lowered by; nan of others
     shares: Estimate | None  # what the estimates are made of; None of a number, and of several versions
     centre: Centre | None  # of a number; else None
+    nothing: str = "these reports tell no answer that the query asks for"  # why there are no lines
 
     @property
     def counts(self) -> NDArray[np.float64]:

@@ -15,6 +15,7 @@ from deniable.errors import ConfigurationError
 from deniable.exact.epsilon import exact
 from deniable.forecast import pools
 from deniable.forecast.precision import length
+from deniable.forecast.search import outlook
 from deniable.limits.admission import off
 from deniable.messages.percent import percent
 from deniable.registry import Metric
@@ -322,7 +323,7 @@ def _notes(rows: Sequence[Outlook], terms: Terms) -> list[str]:
             name = f" of {row.metric.id}" if row.metric.id else ""
             lines.append(f"within: {terms.within:g} is part of the range{name}: {length(row.metric, terms.within).strip()}.")
     lines += _aims(terms)
-    lines += _too_few(rows)
+    lines += [*_too_few(rows), *_searches(rows)]
     if terms.within is not None and terms.users and any(row.mechanism and row.cell for row in rows):
         aim = f"what all reports need for +-{terms.within:g}"
         lines.append(f"epsilon: {aim}; of a segment there are fewer, so it has a larger error.")
@@ -350,6 +351,13 @@ def _aims(terms: Terms) -> Iterator[str]:
         what = f"that one answer is the most frequent, if it leads the next by {terms.leads_by:g}, with power 80%"
         yield f"a lead: people who are needed in all to show {what}."
         yield f"The next has a share of {terms.share:g}, or that of the others if they have more; in a set all others have it."
+
+
+def _searches(rows: Sequence[Outlook]) -> Iterator[str]:
+    """Say of each search how many reports it needs."""
+    for row in rows:
+        if row.mechanism and row.mechanism.searches and not row.cell:
+            yield f"{row.metric.id}: {outlook(row.metric, row.mechanism)}."
 
 
 def _too_few(rows: Sequence[Outlook]) -> Iterator[str]:

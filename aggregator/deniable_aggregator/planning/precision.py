@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from deniable.errors import ParameterError
+from deniable.forecast.search import foreseen
 from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.sets import OfSets
 from deniable_aggregator.decode.channel import Channel
@@ -90,7 +91,7 @@ class _Shares(Precision):
     """Shares of values."""
 
     mechanism: FrequencyOracle  # what the devices run
-    values: int  # how many values are estimated; 0 where it is not known, in a search
+    values: int  # how many values are estimated; 0 where it is not known
 
     def variance(self, at: float) -> float:
         """Add the variance of who answers to that of the devices."""
@@ -98,9 +99,20 @@ class _Shares(Precision):
 
     def detects(self, n: int, level: float = 0.95) -> float | None:
         """Ask the decoder what it would detect, if nobody held any of the values."""
-        if not self.values or self.mechanism.searches:
+        if not self.values:
             return None
         return _known(family_of(self.mechanism).nobody(self.values, n).detection_frequency(1 - level))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found(_Shares):
+    """Shares of values that a search finds."""
+
+    metric: Metric
+
+    def detects(self, n: int, level: float = 0.95) -> float | None:
+        """Foresee what the search would find, if nobody held another value."""
+        return _known(foreseen(self.metric, self.mechanism, n, 1 - level))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +167,8 @@ def precision(
         raise ParameterError("mechanism: choose one of shares or means, for which there are plans", mechanism.name)
     if not family_of(mechanism).foreseen:
         return None
+    if mechanism.searches:
+        return _Found(mechanism=mechanism, values=values, together=metric.together, metric=metric)
     return _Shares(mechanism=mechanism, values=values, together=metric.together)
 
 

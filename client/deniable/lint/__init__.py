@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from deniable import mechanisms, registry
 from deniable.declared import Declared, declare
 from deniable.errors import Fault, RegistryError
-from deniable.forecast import pools, space
+from deniable.forecast import pools, search, space
 from deniable.forecast.precision import expected, people_needed
 from deniable.frozen import dataclass, replace
 from deniable.limits import spending
@@ -244,7 +244,8 @@ def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> dict[str
     if metric.open:
         answers = plural(candidates, "candidate") if candidates else "to be discovered"
         cut = f"; texts are cut after {plural(metric.max_length, 'byte')}: max_length" if metric.kind.clipped else ""
-        return {"mechanism": plain, "answers": f"{answers}{cut}"}
+        frequent = {"found": search.outlook(metric, mechanism)} if mechanism.searches else {}
+        return {"mechanism": plain, "answers": f"{answers}{cut}"} | frequent
     if metric.axis or metric.estimate or metric.kind.options:
         return {"mechanism": plain} | expected(metric, mechanism)
     if metric.mechanism != "auto":

@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 from scipy.special import ndtri
 
 from deniable.errors import ParameterError
+from deniable.forecast.search import nothing_found
 from deniable.mechanisms.texts.prefix import PrefixTree
 from deniable_aggregator import decode
 from deniable_aggregator.answer.model.metric import Estimates
@@ -73,7 +74,7 @@ class ShareReading(Reading):
     def _search(self) -> tuple[Sequence[int], Estimate]:
         metric, mechanism, counted, repeats = self.declared.metric, self.declared.mechanism, self.counted, self.repeats
         if isinstance(mechanism, PrefixTree):
-            discovery = discover(mechanism, counted, text=metric.type == "string")
+            discovery = discover(mechanism, counted, text=metric.max_length > 0)
             return discovery.values, panel.Panel(counted.n, discovery, repeats) if repeats else discovery
         candidates = self.declared.candidates
         return candidates, decode.estimate(mechanism, counted, candidates, repeats=repeats, permanent=metric.permanent)
@@ -187,7 +188,9 @@ class ShareReading(Reading):
         # What a search tried and could not confirm is not an answer that anybody is known to have given.
         places = [at for at, label in enumerate(labels) if (detected[at] or not metric.discover) and options.keeps(label)]
         listed = some_values(shares, places)
+        why = {} if detected.any() or not metric.discover else {"nothing": self._nothing(1 - options.level)}
         return Lines(
+            **why,
             reading=self,
             n=self.n,
             labels=[labels[at] for at in places],
@@ -200,6 +203,10 @@ class ShareReading(Reading):
             shares=listed,
             centre=None,
         )
+
+    def _nothing(self, alpha: float) -> str:
+        """Say why a search found nothing."""
+        return nothing_found(self.declared.metric, self.declared.mechanism, self.n, self.shares.detection_frequency(alpha))
 
 
 def _unallocated(estimate: Estimate, level: float) -> Unallocated:

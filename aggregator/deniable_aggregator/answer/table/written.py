@@ -101,7 +101,7 @@ def _rows(
 ) -> list[dict[str, Cell]]:
     common, lines = _common(query, group), group.lines
     if lines is None or not lines.labels:
-        return [common | {"reason": common["reason"] or (_NO_LINE if lines else _NO_VALUE)}]
+        return [common | {"reason": common["reason"] or (lines.nothing if lines else _NO_VALUE)}]
     columns: dict[str, Sequence[Cell] | NDArray[np.float64]]
     columns = {
         "value": lines.labels,
@@ -133,7 +133,6 @@ def _rows(
 
 _UNKNOWN = "these reports do not tell it"
 _NO_VALUE = "no estimate is asked for, only the number of reports: add value to dimensions"
-_NO_LINE = "these reports tell no answer that the query asks for"
 
 
 def _reasons(group: Group, lines: Lines) -> list[str | None]:

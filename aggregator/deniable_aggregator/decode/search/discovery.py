@@ -12,9 +12,9 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from deniable.errors import ParameterError
+from deniable.forecast.search import KEEP, Cut, found_half
 from deniable.mechanisms.texts.prefix import GOLDEN, MULTIPLIERS
 from deniable_aggregator.decode.estimate import Estimate
 from deniable_aggregator.decode.search.prefix_level import level_of
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.search.prefix_level import Joint, PrefixLevel
     from deniable_aggregator.tally import Tally
 
-_KEEP = 64
 _BLOCK = 1 << 18  # candidates looked up at once: a few megabytes, for any number of candidates
 _CLOSER = 16  # this many times the prefixes to keep are estimated a second time
 _GLANCE = 8  # one of this many rows is enough to show the most frequent prefixes
@@ -91,31 +90,12 @@ class Discovery(Estimate):
         """Return the share at which a value would pass every level and be detected half of the time."""
         # It is nan without reports, and where a value would not be detected half of the time even if everybody held it. It is for
         # a value whose prefixes nobody else has. A value that shares prefixes with others is found more easily.
-        from scipy.optimize import brentq  # noqa: PLC0415 - slow to import, and rarely needed
-
         if not self.n_confirm or not all(level.reports for level in self.levels):
             return float("nan")
-        cuts = [(level.threshold, level.stderr, level.reports) for level in self.levels if level.survivors < level.candidates]
+        cuts = [Cut(level.threshold, level.stderr, level.reports) for level in self.levels if level.survivors < level.candidates]
         part, error = self.joint.part, self.joint.stderr
-        cuts.append((part.noise(alpha / max(len(self.values), 1), error), error, self.n_confirm))
-        q = float(part.mechanism.q)
-
-        def passing(frequency: float) -> float:
-            own = max(frequency * (1 - 2 * q - frequency * part.gain), 0.0) / part.gain  # what holders add to the variance
-            chances = (log_ndtr((frequency - cut) / np.sqrt(error**2 + own / reports)) for cut, error, reports in cuts)
-            return float(sum(chances) - np.log(0.5))
-
-        if passing(1.0) < 0:  # not even what everybody holds
-            return float("nan")
-        return float(brentq(passing, -1.0, 1.0))
-
-    def verdict(self, alpha: float = 0.05) -> str:
-        """Return a sentence on what was found, and on what could have been found."""
-        number, half = int(self.detected(alpha).sum()), self.detection_frequency(alpha)
-        if not half < 1:  # nan is not below 1 either
-            return f"{self.n:,} reports are too few to find any value, however many people have it."
-        finding = f"{number} value{'s' * (number != 1)} found" if number else "No value found"
-        return f"{finding} in {self.n:,} reports; one that {100 * half:.2g} % of people have is found half of the time."
+        cuts.append(Cut(part.noise(alpha / max(len(self.values), 1), error), error, self.n_confirm))
+        return found_half(part.mechanism, cuts)
 
     @property
     def unallocated(self) -> tuple[float, float]:
@@ -130,7 +110,7 @@ def discover(
     tally: Tally,
     *,
     # most prefixes kept at a level, and most values found; `pem` keeps this many, `tree_hist` only significant ones
-    keep: int = _KEEP,
+    keep: int = KEEP,
     alpha: float = 0.05,  # with `tree_hist`, the probability at each level of keeping any prefix that nobody has
     text: bool = False,  # whether the values are texts: then only UTF-8 is tried
 ) -> Discovery:

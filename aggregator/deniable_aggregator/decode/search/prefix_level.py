@@ -11,8 +11,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import betainc, ndtri
+from scipy.special import betainc
 
+from deniable.forecast import search
 from deniable_aggregator.decode import squared_mass
 from deniable_aggregator.decode.pools import hash_lookup
 
@@ -73,15 +74,11 @@ class PrefixLevel:
 
     def stderr(self, squares: float) -> float:
         """Compute the standard error of a prefix that nobody has, if the sum of f^2 of prefixes not cleared is `squares`."""
-        q = float(self.mechanism.q)
-        return float(np.sqrt(q * (1 - q) / self.n / self.gain**2 + min(max(squares, 0.0), 1.0) / self.freedom))
+        return search.absent_stderr(self.mechanism, self.n, min(max(squares, 0.0), 1.0) / self.freedom)
 
     def noise(self, chance: float, stderr: float) -> float:
         """Compute the frequency that the estimate of a prefix that nobody has exceeds with probability `chance`."""
-        # E. A. Cornish, R. A. Fisher: Moments and cumulants in the specification of distributions. Rev. Int. Stat. Inst. 5(4),
-        # 1938.
-        z = -float(ndtri(chance))
-        return z * stderr + max(z * z - 1, 0.0) / (6 * self.n * self.gain)
+        return search.noise(chance, stderr, self.n, self.gain)
 
     def lookup(self, keys: NDArray[np.uint64], table: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """Count the reports that support each key, by default in the tally itself."""

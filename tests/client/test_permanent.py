@@ -340,7 +340,7 @@ def test_a_metric_of_google_rappor():
         ),
         (
             replace(STRING, candidates=None, discover=True),
-            "epsilon_permanent = '2': remove it; answers to be discovered are not kept",
+            "epsilon_permanent = 2.0: remove it; answers to be discovered are not kept",
         ),
         (
             replace(STRING, mechanism="loloha"),

@@ -99,7 +99,7 @@ def _inside(document: dict[str, Any], known: Collection[str], top: Collection[st
     for path, table in tables:  # it grows
         for key, value in table.items() if isinstance(table, dict) else ():
             match path[0]:
-                case "metrics" if key in known:
+                case "metrics" | "caps" if key in known:
                     misplaced = key in top and isinstance(value, dict)  # segments
                 case "metrics":
                     misplaced = key in top and not (isinstance(value, dict) and "type" in value)

@@ -7,6 +7,7 @@ from registries import metric_toml, registry_toml
 
 from deniable.cli import Telemetry
 from deniable.client import Client
+from deniable.client.people import People
 from deniable.errors import ParameterError
 from deniable.registry import parse
 
@@ -98,3 +99,13 @@ def test_a_command_line_tool_begins_with_any_argument(name):
     for value in WRONG:
         tool = Telemetry(**({"dsn": "https://k@t.example/shop", "registry": "metrics.toml", "command": "tool"} | {name: value}))
         assert tool.record("used", YES) is False
+
+
+@pytest.mark.parametrize("value", [value for value in WRONG if not isinstance(value, str)], ids=name_of)
+def test_the_store_of_people_is_a_folder_or_a_redis(value):
+    """The app hears of another object at once, and not with the first answer."""
+    options = {"registry": REGISTRY, "key": "k" * 32, "state": None, "consent": lambda _: True}
+    app = People("https://k@t.example/shop", store=value, **options)
+    rule = "store: write the path of a folder, or a client of redis-py"
+    assert app.stats()["disabled"] == f"{rule}, not an object of type {type(value).__name__}"
+    app.close(0)

@@ -178,7 +178,8 @@ class Explanation:
         lines += self._exposed()
         if self.report is not None:
             lines += [self.beyond] if self.beyond else []
-            lines.append(f"A report of this answer might look like this: it {in_words(self.report_names, self.report)}")
+            verb = "" if self.report_names else "is "
+            lines.append(f"A report of this answer might look like this: it {verb}{in_words(self.report_names, self.report)}")
         return "\n".join(lines)
 
     def _repeated(self) -> list[str]:

@@ -566,7 +566,7 @@ UNUSABLE = [
     ({"dsn": "nonsense"}, ConfigurationError),
     ({"dsn": "https://key@t.example/another"}, ConfigurationError),
     ({"dsn": "http://canary-key@t.example/shop"}, ConfigurationError),
-    ({"segments": ["platform"]}, AttributeError),
+    ({"segments": ["platform"]}, ParameterError),
     ({"settings": []}, ParameterError),
     ({"settings": {"flush_at": 1}}, ParameterError),
 ]

@@ -77,6 +77,7 @@ def test_an_explanation_says_what_is_reported():
     explanation = Explanation.of(parse(ERROR), "scanner.error", Budget(), LONG)
     assert explanation.beyond == "The text is longer than 16 bytes, so its beginning 'barcode cannot b' is reported in its place."
     assert explanation.beyond in str(explanation)
+    assert f"look like this: it is sent as bytes {explanation.report}" in str(explanation)
     assert not Explanation.of(parse(ERROR), "scanner.error", Budget(), "short").beyond
 
 

@@ -694,8 +694,9 @@ def test_a_timeout_is_a_number_of_seconds(client_of, caplog):
     words = "timeout: write a number of seconds, such as 5.0"
     client = client_of()
     for call in (client.flush, client.close):
-        assert call(timeout="5").why == call(None).why == words
-    assert caplog.messages == [f"deniable: {name}: {words}" for name in ("flush", "close")]
+        assert call(timeout="5").status == call(None).status == "nothing to send"
+    used = {"flush": "5 seconds are used instead", "close": "2 seconds are used instead"}
+    assert caplog.messages == [f"deniable: {name}: {words}; {instead}" for name, instead in used.items()]
     with pytest.raises(ParameterError, match=words):
         client_of(strict=True).flush("5")
 

@@ -732,8 +732,14 @@ FAULTS = [
     (
         HEAD + number(whole="true", range="[0, 7.5]"),
         "m",
-        "step: write a number above 0 that divides the range into equal parts, such as 1 or 0.5",
-        1,
+        "whole: write whole numbers as both ends of the range, such as [0, 20], or remove it",
+        True,
+    ),
+    (
+        HEAD + number(whole="true", range="[0.5, 7.5]"),
+        "m",
+        "whole: write whole numbers as both ends of the range, such as [0, 20], or remove it",
+        True,
     ),
     (HEAD + number(whole="true", step="2"), "m", "step: write either this or whole = true, which is a step of 1", 2),
     (HEAD + metric(step="1"), "m", "step: remove it; only a metric of type number has it", 1),

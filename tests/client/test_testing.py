@@ -187,6 +187,15 @@ def test_a_client_that_an_earlier_test_left(registry):
     assert capture.values("ui.theme") == ["dark"]
 
 
+def test_consent_that_is_neither_yes_nor_no(registry):
+    """The line of the capture says what was passed, as the log of a device does."""
+    deniable.init(registry=registry, consent="yes")
+    with Capture(registry) as capture:
+        assert deniable.record("ui.theme", "dark") is False
+    (line,) = capture.without_consent
+    assert "nobody has agreed, so nothing is recorded (consent is the text 'yes', which is taken for a no: pass True or" in line
+
+
 def test_a_number_beyond_the_range():
     """It is captured and listed, and pytest shows a warning with the line of the app. A block may take any time."""
     numbers = registry_toml(

@@ -66,7 +66,7 @@ class Telemetry:
     ) -> None:
         self.version = version
         self.command = command or Path(sys.argv[0]).name
-        self.app = (dsn or os.environ.get("DENIABLE_DSN", "")).rpartition("/")[2] or self.command
+        self.app = str(dsn or os.environ.get("DENIABLE_DSN", "")).rpartition("/")[2] or self.command
         self._name = command or self.app  # as people read it
         self._dsn, self._registry, self._ci = dsn, registry, ci
         self._options = {"segments": segments, "exit": exit, **options}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from deniable.arrival import SWALLOWED, Arrival
+from deniable.client.arguments import check
 from deniable.client.consent import Consent
 from deniable.client.counts import Counts, delivery, spent
 from deniable.client.environment import sender_settings
@@ -119,13 +120,13 @@ class Client:
         self._session: Session | None = None
         self.disabled: str | None = switched_off()
         try:
+            check(locals())
             loaded = registry if isinstance(registry, Registry) else load(registry)
             self._metrics.open(loaded)
             directory = None if state is None else (Path(state).expanduser() if state else state_root()) / loaded.app
             dsn = dsn or os.environ.get("DENIABLE_DSN")
-            if self.disabled:  # the user has opted out
+            if self.disabled:  # the user has opted out; then no later run may send what an earlier one left on disk
                 self._turn_off(self.disabled)
-                # What an earlier run left on disk goes, too: no later run may send it.
                 forget(directory, clock)
             elif not dsn:
                 self._turn_off("no DSN was given; pass one to init, or set DENIABLE_DSN", developed=bool(consent) and tried_out())
@@ -151,8 +152,7 @@ class Client:
         except Exception as error:
             if strict:
                 raise
-            # The host app starts all the same. An unusable DSN has never worked; another fault may be one of the device.
-            developed = isinstance(error, ConfigurationError) or tried_out()
+            developed = isinstance(error, ConfigurationError) or tried_out()  # another fault may be one of the device
             self._turn_off(in_words(error), developed=developed and not self.disabled)
 
     def _fetcher(self, dsn: Dsn, key: str, bundled: Registry, directory: Path | None) -> Callable[[], float]:

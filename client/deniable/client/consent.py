@@ -91,7 +91,7 @@ class Consent:
         if answer is True or answer is False:
             return
         if error is None:
-            words = f"consent is {_seen(answer)}, which is taken for a no: pass True or False"
+            words = oddity(answer)
         else:
             words = f"the consent function raised {type(error).__name__}, which is taken for a no; strict=True shows where"
         if self._strict:
@@ -100,6 +100,13 @@ class Consent:
         if not self._warned:
             log.warning("deniable: %s", words)
         self._warned = True
+
+
+def oddity(answer: object) -> str:
+    """Say why an answer to the question for consent is taken for a no, if it is neither yes nor no; else empty."""
+    if answer is True or answer is False:
+        return ""
+    return f"consent is {_seen(answer)}, which is taken for a no: pass True or False"
 
 
 def _seen(answer: object) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from deniable.arrival import SWALLOWED, Arrival
+from deniable.arrival import SWALLOWED
 from deniable.errors import DeniableError, ParameterError, without_locals
 from deniable.messages.notice import warn_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from deniable.arrival import Arrival
     from deniable.client.counts import Counts
 
 P = ParamSpec("P")
@@ -52,7 +53,8 @@ def guarded(
 
 
 def settling(method: Callable[P, Arrival]) -> Callable[P, Arrival]:
-    """Decorate `flush` or `close`: guarded, and told what a timeout is."""
+    """Decorate `flush` or `close`: guarded, and with its own timeout in place of what is no number."""
+    (seconds,) = method.__defaults__ or (0.0,)  # of `timeout`
 
     @wraps(method)
     def settling_method(*args: P.args, **kwargs: P.kwargs) -> Arrival:
@@ -63,8 +65,8 @@ def settling(method: Callable[P, Arrival]) -> Callable[P, Arrival]:
             client: Guarded = args[0]  # type: ignore[assignment]
             if client.strict:
                 raise ParameterError(f"timeout: {_TIMEOUT}") from None
-            warn_once(method.__name__, "timeout", _TIMEOUT)
-            return Arrival(why=f"timeout: {_TIMEOUT}")
+            warn_once(method.__name__, "timeout", f"{_TIMEOUT}; {seconds:g} seconds are used instead")
+            args, kwargs = (client, seconds), {}  # type: ignore[assignment]
         return method(*args, **kwargs)
 
     return guarded(lambda: SWALLOWED)(settling_method)

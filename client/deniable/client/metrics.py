@@ -113,11 +113,11 @@ class Metrics:
         strict: bool,  # whether the app wants errors
     ) -> Explanation | None:
         """Explain what a metric sends. What is wrong with the metric or the answer is logged, and raised if strict."""
-        if metric not in self.prepared:
+        if self.find(metric) is None:
             error = self.unknown(metric, value)
             if strict:
                 raise error
-            known = named or metric in self.off
+            known = named or (isinstance(metric, str) and metric in self.off)
             words = _UNEXPLAINED if self._declared and not known else str(error)
             subject = repr(metric) if known else "unknown_metric"  # it stands before the words
             warn_once("explain", subject, words.removeprefix(f"{subject} is "))

@@ -110,6 +110,9 @@ class People:
             own_key = Key(key, app)
             if not callable(consent):
                 raise ConfigurationError(NO_FUNCTION)  # noqa: TRY301 - it turns the client off as the other faults do
+            if folder is None and not hasattr(store, "eval"):
+                rule = "store: write the path of a folder, or a client of redis-py"
+                raise ConfigurationError(f"{rule}, not an object of type {type(store).__name__}")  # noqa: TRY301 - as above
         except ConfigurationError as error:
             if strict:
                 raise

@@ -13,6 +13,7 @@ import deniable
 from deniable.arrival import Arrival
 from deniable.cli import Telemetry
 from deniable.client import Client
+from deniable.client.consent import oddity
 from deniable.client.guard import guarded
 from deniable.client.metrics import no_time
 from deniable.client.people import NO_FUNCTION, Person
@@ -259,9 +260,10 @@ class Capture:
         client = _client(owner)
         if client is None or (isinstance(owner, Person) and owner._is_nobody()):  # noqa: SLF001
             return False
-        if self.needs_consent and ((switched_off() and not self._off_before) or not self._agreed(owner)):
+        answer = self._consent(owner) if self.needs_consent else True
+        if self.needs_consent and ((switched_off() and not self._off_before) or answer is not True):
             self._outcomes["no_consent"] += 1
-            self.without_consent.append(f"{_caller()}: {ANSWERS['no_consent'].words(metric)}")
+            self.without_consent.append(f"{_caller()}: {ANSWERS['no_consent'].words(oddity(answer) or metric)}")
             return False
         self._note(client)
         if not self.lenient:
@@ -302,9 +304,9 @@ class Capture:
         self._reports[report] += 1
         return "sent"
 
-    def _agreed(self, owner: Client | Person | None) -> bool:
+    def _consent(self, owner: Client | Person | None) -> object:
         try:
-            return _agreed(owner)
+            return _consent(owner)
         except ConfigurationError as error:
             self.faults.append(f"{_caller()}: {error}")
             raise
@@ -366,14 +368,14 @@ def _begin(begin: Callable[..., None], client: Client, **options: Any) -> None:
             os.environ["DENIABLE_DSN"] = dsn
 
 
-def _agreed(owner: Client | Person | None) -> bool:
+def _consent(owner: Client | Person | None) -> object:
     if isinstance(owner, Person):
         consent_of = owner._people._consent  # noqa: SLF001
         if not callable(consent_of):
             raise ConfigurationError(NO_FUNCTION)
-        return consent_of(owner._identifier) is True  # noqa: SLF001
+        return consent_of(owner._identifier)  # noqa: SLF001
     consent = owner._consent.setting if owner else False  # noqa: SLF001
-    return (consent() if callable(consent) else consent) is True
+    return consent() if callable(consent) else consent
 
 
 def _check(client: Client, metric: str, value: object) -> None:
@@ -394,6 +396,4 @@ def _check(client: Client, metric: str, value: object) -> None:
 
 
 def _caller() -> str:
-    """Return the nearest line of the call stack that is not ours."""
-    frame = caller()
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return f"{(frame := caller()).f_code.co_filename}:{frame.f_lineno}"  # the nearest line that is not ours

@@ -128,28 +128,30 @@ def _range_faults(table: dict[str, Any], scale: str | None) -> Iterator[Broken]:
     elif not low < high or (scale == "log" and low <= 0):
         yield _RANGES[scale == "log"], ends
     else:
-        yield from _step_faults(table, high - low)
+        yield from _step_faults(table, low, high)
 
 
 def _and(words: list[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def _step_faults(table: dict[str, Any], length: Fraction) -> Iterator[Broken]:
+def _step_faults(table: dict[str, Any], low: Fraction, high: Fraction) -> Iterator[Broken]:
     if not isinstance(table.get("whole", False), bool):
         yield "whole: write true or false, without quotes", table["whole"]
     elif table.get("whole", False) and "step" in table:
         yield "step: write either this or whole = true, which is a step of 1", table["step"]
-    if "step" not in table and table.get("whole") is not True:
+    if table.get("whole") is True and not low.denominator == high.denominator == 1:
+        yield "whole: write whole numbers as both ends of the range, such as [0, 20], or remove it", True
+    if "step" not in table:
         return
     rule = "step: write a number above 0 that divides the range into equal parts, such as 1 or 0.5"
     try:
-        step = read_number(table.get("step", 1))
+        step = read_number(table["step"])
     except ParameterError:
         yield rule, table["step"]
         return
-    if isinstance(table.get("step"), str) or step <= 0 or (length / step).denominator != 1:
-        yield rule, table.get("step", 1)
+    if isinstance(table["step"], str) or step <= 0 or ((high - low) / step).denominator != 1:
+        yield rule, table["step"]
 
 
 def product_faults(table: dict[str, Any]) -> Iterator[Broken]:

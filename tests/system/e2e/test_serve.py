@@ -115,7 +115,7 @@ def test_a_definition_that_hides_what_was_published_is_told(trial, tmp_path):
         output = (tmp_path / "output").read_text("utf-8")
         assert "\nWarning:   export.used version 1 was also published as " in output
         assert "what was counted before is shown apart from what comes now" in output
-        assert "restore the definition, or raise the version" in output
+        assert "raise version to 2, or write it as it was" in output
         answer = answered(url, key)
         assert (answer["n"], [each["n"] for each in answer["earlier"]]) == (0, [1])
 

@@ -103,6 +103,22 @@ def outwards(end: float, digits: int, *, up: bool) -> float:
     return round((ceil(steps - _ROUNDING) if up else floor(steps + _ROUNDING)) / 10.0**digits, max(digits, 0))
 
 
+def possible_ends(ends: tuple[float, float]) -> tuple[float, float]:
+    """Return the ends of the interval of a share as far as they are possible.
+
+    An unbiased share of rare answers may lie below 0 with its whole interval. It then reaches up to a sixth of its length, about
+    as Feldman and Cousins' intervals do (Phys. Rev. D 57, 1998, table X), and at the other end likewise.
+
+    Examples
+    --------
+    >>> possible_ends((-0.07, -0.01)), possible_ends((-0.01, 0.05)), possible_ends((1.01, 1.07))
+    ((0.0, 0.01), (0.0, 0.05), (0.99, 1.0))
+    """
+    low, high = ends
+    least = (high - low) / 6
+    return min(max(min(low, 1.0 - least), 0.0), 1.0), min(max(high, least, 0.0), 1.0)
+
+
 def written(value: float, digits: int, positive: str = "") -> str:
     """Write a number with so many digits after the point, in groups of three; what rounds to 0 has no sign."""
     text = f"{abs(round(value, digits)):,.{min(max(digits, 0), _MOST)}f}"

@@ -187,8 +187,9 @@ def figures(estimate: Cell, low: Cell, high: Cell, *, unit: str, are_possible: b
     ends = (low, high)
     if unit == "share":
         places = digits.of_share(digits.stderr(ends))
-        points = [100 * (min(max(each, 0.0), 1.0) if are_possible else each) for each in (estimate, low, high)]
-        shares = [digits.written(points[0], places), *digits.written_ends((points[1], points[2]), (places, places))]
+        if are_possible:
+            estimate, (low, high) = min(max(estimate, 0.0), 1.0), digits.possible_ends(ends)
+        shares = [digits.written(100 * estimate, places), *digits.written_ends((100 * low, 100 * high), (places, places))]
         return [f"{each}%" for each in shares]
     of_ends = digits.of_number(low, ends), digits.of_number(high, ends)
     numbers = [digits.written(estimate, digits.of_number(estimate, ends)), *digits.written_ends(ends, of_ends)]

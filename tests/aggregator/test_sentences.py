@@ -172,7 +172,7 @@ HEADLINES = [
     ([row("a", 0.2)], [0], False, metric(), "20.0% answer “a” (19.0 to 21.0%)."),
     (YES_AND_NO, [0], True, metric("boolean"), "20.0% answer “yes” (19.0 to 21.0%)."),
     # of few reports the unbiased share is none that people can have
-    ([row(label=True, share=3.91)], [0], True, metric("boolean"), "100.0% answer “yes” (100.0 to 100.0%)."),
+    ([row(label=True, share=3.91)], [0], True, metric("boolean"), "100.0% answer “yes” (99.6 to 100.0%)."),
 ]
 
 

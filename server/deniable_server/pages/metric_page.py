@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 from deniable.mechanisms.sets import OfSets
 from deniable.messages.plural import few, plural
 from deniable_aggregator.accounting.crowds import readers, relay
-from deniable_aggregator.answer import figures
+from deniable_aggregator.answer import digits, figures
 from deniable_aggregator.answer.absence import nearest
 from deniable_aggregator.answer.headline import headline
 from deniable_aggregator.answer.model.fields import LEVEL, so_far
@@ -226,13 +226,8 @@ def _lowered(measured: Estimates) -> str:
 
 def _consistent(row: ValueEstimate, n: int) -> ValueEstimate:
     """Return a row with its consistent share for the unbiased one, and what is possible of its intervals."""
-    interval, simultaneous = possible(row.interval), possible(row.simultaneous)
+    interval, simultaneous = digits.possible_ends(row.interval), digits.possible_ends(row.simultaneous)
     return replace(row, frequency=row.consistent, count=row.consistent * n, interval=interval, simultaneous=simultaneous)
-
-
-def possible(interval: tuple[float, float]) -> tuple[float, float]:
-    """Return an interval of a share, as far as it is possible."""
-    return figures.possible(interval[0]), figures.possible(interval[1])
 
 
 def described(app: AppMetrics, measured: Estimates) -> dict[str, Any]:
@@ -313,7 +308,7 @@ def _order_and_options(measured: Estimates) -> dict[str, Any]:
             {
                 "names": " and ".join(pair.options),
                 "reports": figures.count(pair.n),
-                "between": figures.share_range(possible(pair.interval), pair.stderr),
+                "between": figures.share_range(digits.possible_ends(pair.interval), pair.stderr),
                 "both": figures.share(pair.both, pair.stderr),
                 "linked": pair.p_value is not None and pair.p_value < level,
             }

@@ -59,8 +59,8 @@ def marked(text, marker, language):
 def test_code_runs(page, code, tmp_path):
     """Every block of Python of the site runs by itself. Those that record without an `init`, which another has, are told so."""
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    said = [line for line in done.stderr.splitlines() if not line.startswith("deniable: all metrics: before_init")]
-    assert (done.returncode, said) == (0, []), page
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("deniable: all metrics: before_init")]
+    assert (done.returncode, lines) == (0, []), page
 
 
 def test_registries_are_sound():

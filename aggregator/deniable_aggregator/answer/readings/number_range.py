@@ -64,7 +64,7 @@ def _share(metric: Metric, share: RangeShare, text: str, level: float) -> str:
     ends = share.interval(level)
     error = digits.stderr(ends)
     words = number_range.read(text, metric).words(metric.unit)
-    between = figures.share_range(ends, error)
+    between = figures.share_range(digits.possible_ends(ends), error)
     return f"{figures.share(figures.possible(share.share), error)} of answers are {words} ({figures.interval(level)} {between})."
 
 

@@ -60,8 +60,8 @@ class RangeShare:
             reach = -float(ndtri(tail(level))) * self.stderr
             return self.share - reach, self.share + reach
         low, high = (each.interval(level, target=target)[end] for end, each in enumerate((self.least, self.most)))
-        if self.middle is not None and not low < self.share < high:
-            # Of all above the least number the high end is 1, and the unbiased share may be larger. Its own interval holds it.
+        if self.middle is not None:
+            # By chance the two ends may lie closer together than those of the share itself, and beside it.
             own = self.middle.interval(level, target=target)
             low, high = min(low, own[0]), max(high, own[1])
         return min(low, self.share), max(high, self.share)

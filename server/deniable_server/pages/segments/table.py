@@ -314,7 +314,7 @@ class _Writer:
             state, words, by = "few", _FEW, ""
         error = digits.stderr(interval)
         between = (
-            figures.share_range(metric_page.possible(interval), error) if self.measure.is_share else self.measure.ends(interval)
+            figures.share_range(digits.possible_ends(interval), error) if self.measure.is_share else self.measure.ends(interval)
         )
         return SegmentRow(
             name,

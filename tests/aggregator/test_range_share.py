@@ -95,6 +95,16 @@ def test_an_impossible_share_lies_within_its_interval(ends):
         assert low < share.share < high
 
 
+def test_the_interval_of_a_narrow_range_holds_that_of_its_own_share():
+    """By chance what is surely in a range may have a larger share than what may be in it: few answers are in either."""
+    mechanism, rng = window("2"), np.random.default_rng(3)
+    for _ in range(200):
+        counted = tallies.of_places(mechanism, np.where(rng.random(2000) < 0.9, 0.0, rng.random(2000)), rng)
+        of = range_share(mechanism, counted, 0.585, 0.665)
+        low, high = of.interval()
+        assert min(of.share - low, high - of.share) > 1.95 * of.stderr
+
+
 def test_of_values_the_share_is_of_those_in_the_range():
     mechanism, rng = window("4"), np.random.default_rng(1)
     values = np.linspace(0, 1, 11)

@@ -761,6 +761,7 @@ def test_the_command_takes_a_week_and_a_month(url, command):
     rows = json.loads(command(url, "theme", "--range", week, "--by", "time", "--json")[1])
     assert rows == Query(url, READ).metric("theme").between(week).by("time").rows()
     assert {period.of(datetime.fromisoformat(row["time"]), "week") for row in rows} == {week}
+    assert re.search(r"^Rows .*, every day that overlaps " + week, command(url, "theme", "--range", week)[1], re.MULTILINE)
     month = day(6)[:7]
     assert command(url, "theme", "--range", month, "--csv") == command(url, "theme", "--range", f"{month}..{month}", "--csv")
 
@@ -848,6 +849,10 @@ def test_an_option_of_the_command_is_given_once(capsys):
             "--where takes a segment, and this is 'time=2026-11': days are chosen by --range or --last",
         ),
         (("--where", "linux"), "--where takes a segment with one of its values, such as platform=linux; this is 'linux'"),
+        (
+            ("--compare", "2026-09"),
+            '--compare takes no time: two times are compared on the page Compare, or in Python by comparison("2026-09", "2026',
+        ),
         (("--compare", "linux"), "--compare takes previous, or a segment with its base, such as platform=linux; this is 'linux'"),
     ],
 )

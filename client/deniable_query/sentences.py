@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _MOST = 4  # rows; of more the table says it better
 _MOST_DIFFERENT = 3  # differences that are said, the clearest first
+_MOST_NAMED = 8  # other differences, by their names alone
 _JOINT = ".."
 _MEANS = {"mean": "The mean", "geometric_mean": "The geometric mean", "p50": "The median"}
 
@@ -93,7 +94,18 @@ def differences(
         beside = f"with {segment} {row[segment]} than with {value}" if value else "than in the time before"
         words.append(f"{prefix_of(row, others)}{_differs(row, metrics[str(row['metric'])], beside)}")
     more = len(sure) - _MOST_DIFFERENT
-    return [*words, f"{more} more {'differs' if more == 1 else 'differ'}."] if more > 0 else words
+    if more <= 0:
+        return words
+    parting = [name for name in (*others, segment, "value") if name in tested[0] and len({row[name] for row in tested}) > 1]
+    names = [_named(row, parting or ["value"]) for row in sure[_MOST_DIFFERENT:][:_MOST_NAMED]]
+    left = more - len(names)
+    unnamed = f" and {left} {'other' if left == 1 else 'others'}" if left else ""
+    return [*words, f"{more} more {'differs' if more == 1 else 'differ'}: {', '.join(names)}{unnamed}."]
+
+
+def _named(row: Row, parting: list[str]) -> str:
+    """Name a row by what parts it from the others."""
+    return " ".join(str(row[name]) if name == "value" else f"{name}={row[name]}" for name in parting)
 
 
 def holds_none(row: Row, *, is_ratio: bool) -> bool:

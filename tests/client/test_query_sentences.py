@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deniable_query import Answer
-from deniable_query.sentences import sentences
+from deniable_query.sentences import differences, sentences
 from deniable_query.table import days_of
 
 
@@ -52,3 +52,17 @@ def test_of_an_open_period_the_days_end_when_it_was_published(updated, last):
     answer = Answer(rows.rows, rows.columns, [{**rows.metrics[0], "updated": updated}], trial=False)
     assert days_of(answer) == ("2020-11-23", last)
     assert repr(answer) == f"<Answer: 2 rows of failed, 2020-11-23 to {last}>"
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(4, "1 more differs: p04."), (12, "9 more differ: p04, p05, p06, p07, p08, p09, p10, p11 and 1 other.")]
+)
+def test_differences_beyond_the_first_are_named(count, words):
+    """With their segment only if they have several."""
+    about = {"differs": True, "difference": 3.0, "diff_low_all": 2.0, "diff_high_all": 4.0}
+    answer = Rows(**about)
+    answer.metrics = [{"id": "failed", "unit": "ms", "scale": "linear"}]
+    answer.rows = [answer.rows[0] | {"value": f"p{at:02}", "unit": "ms", "p_holm": at / 1e6} for at in range(1, count + 1)]
+    assert differences(answer, "disk=hdd")[3:] == [words]
+    answer.rows.append(answer.rows[-1] | {"disk": "tape", "p_holm": 3.5e-6})
+    assert f"disk=tape p{count:02}, disk=ssd p04" in differences(answer, "disk=hdd")[-1]

@@ -761,16 +761,18 @@ def test_the_command_takes_a_week_and_a_month(url, command):
     rows = json.loads(command(url, "theme", "--range", week, "--by", "time", "--json")[1])
     assert rows == Query(url, READ).metric("theme").between(week).by("time").rows()
     assert {period.of(datetime.fromisoformat(row["time"]), "week") for row in rows} == {week}
+    assert re.search(r"^Rows .*, every day that overlaps " + week, command(url, "theme", "--range", week)[1], re.MULTILINE)
     month = day(6)[:7]
     assert command(url, "theme", "--range", month, "--csv") == command(url, "theme", "--range", f"{month}..{month}", "--csv")
 
 
-def test_the_command_names_both_kinds_of_intervals(url, command):
-    """Of several values the sentences have the wider ones, of all values at once. Of a number there is one kind."""
-    rule = "LOW to HIGH: the 95% interval of a row chosen before looking. Those in the sentences hold for all values at once.\n"
-    assert command(url, "theme")[1].endswith(rule)
-    assert rule not in command(url, "wait")[1]
-    assert rule not in command(url, "theme", "--value", "dark")[1]
+def test_the_command_says_what_intervals_of_several_rows_are(url, command):
+    """Of shares, the sentences about all values have wider ones."""
+    rule = "LOW to HIGH: the 95% interval of a row chosen before looking."
+    assert command(url, "theme")[1].endswith(f"{rule} Those in the sentences hold for all values at once.\n")
+    questions = (("wait",), ("wait", "--value", "200..", "--value", "500.."), ("theme", "--by", "platform", "--value", "dark"))
+    assert all(f"{rule}\n" in command(url, *words)[1] for words in questions)
+    assert all(rule not in command(url, *words)[1] for words in (("wait", "--value", "p50"), ("theme", "--value", "dark")))
 
 
 def test_an_answer_is_a_table_for_people(url):
@@ -847,6 +849,10 @@ def test_an_option_of_the_command_is_given_once(capsys):
             "--where takes a segment, and this is 'time=2026-11': days are chosen by --range or --last",
         ),
         (("--where", "linux"), "--where takes a segment with one of its values, such as platform=linux; this is 'linux'"),
+        (
+            ("--compare", "2026-09"),
+            '--compare takes no time: two times are compared on the page Compare, or in Python by comparison("2026-09", "2026',
+        ),
         (("--compare", "linux"), "--compare takes previous, or a segment with its base, such as platform=linux; this is 'linux'"),
     ],
 )

@@ -491,7 +491,11 @@ def test_an_undecided_experiment_says_what_it_takes(three):
         r"as many people who have not reported before\.",
         large["says"],
     )
-    assert large["says"] in three.http.get("/m/theme/experiment?value=dark").get_data(as_text=True)
+    html = three.http.get("/m/theme/experiment?value=dark").get_data(as_text=True)
+    assert all(
+        f"{arm} against arm=control: {says}" in html
+        for arm, says in (("arm=large", large["says"]), ("arm=larger", larger["says"]))
+    )
     for number, state in ((large["more"], True), (large["more"] // 8, False)):
         assert (_power(three, 3200 + number) > 0.8) is state
 

@@ -20,7 +20,7 @@ from .test_ranges import client  # noqa: F401 - a fixture
             "2026-06-02 is after 2026-05-01: write the earlier one first.",
         ),
         ("/m/used?range=soon", {}, "is no range"),
-        ("/m/used?level=2", {}, "Level is a confidence"),
+        ("/m/used?level=2", {}, "level is a confidence"),
         ("/m/used?period=2026-13", {}, "2026-13"),
         ("/m/used?segment=platform=amiga", {}, "write one of linux"),
         ("/m/used?value=perhaps", {}, "perhaps"),

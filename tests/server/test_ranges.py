@@ -235,7 +235,7 @@ def test_relative_dates_are_named(client):
 def test_what_is_no_range_is_refused(client, query, words):
     answer = client.get(f"/m/used?{query}")
     assert answer.status_code == 400
-    assert words in answer.get_data(as_text=True).replace("&#39;", "'").replace("Range is", "range is").replace("By is", "by is")
+    assert words in answer.get_data(as_text=True).replace("&#39;", "'")
 
 
 def test_a_week_and_a_month_are_ranges(client):
@@ -327,7 +327,7 @@ def test_segments_are_compared_by_the_answer_that_is_chosen(client):
     assert {line["value"] for line in lines} == {"no"}
     assert [line["p_holm"] for line in lines if line["name"] == "macos"] == [str(macos["p_holm"])]
     refused = client.get("/m/used?value=maybe")
-    assert (refused.status_code, "has no answer &#39;maybe&#39; here" in refused.text) == (400, True)
+    assert (refused.status_code, "used has no value &#39;maybe&#39;: its values are " in refused.text) == (400, True)
 
 
 def test_segments_open_on_the_answer_that_differs_most_clearly(client):
@@ -423,7 +423,7 @@ def test_a_picture_is_of_the_answer_that_is_chosen(client):
     html = page(client, "/m/gear")
     assert any(f"<bdi>tool {number}</bdi> <b>" not in html for number in range(8))
     assert all("gear: tool" in page(client, f"/m/gear/chart.svg?value=tool%20{number}") for number in range(8))
-    assert client.get("/m/gear/chart.svg?value=tool%209").status_code == 404
+    assert client.get("/m/gear/chart.svg?value=tool%209").status_code == 400
 
 
 def test_sentences_are_of_the_months_that_were_chosen(client):

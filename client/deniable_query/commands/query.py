@@ -24,10 +24,11 @@ _JOINT = ".."
 _OF_VALUE = "value="
 _TIMES = ("time", "period", "from", "to")
 _LONGER = re.compile(r"([1-9]\d{0,3}) ?(m|mo|months?|y|years?)")
+_DATES = re.compile(r"\d{4}-(\d\d|W\d\d)\b(?!.*=)")
 _DAYS = {"m": 30, "mo": 30, "month": 30, "months": 30, "y": 365, "year": 365, "years": 365}
 _COLUMNS = "https://deniable.github.io/deniable/reference/columns/"
 _PREVIOUS = "previous"
-_SEVERAL = 2  # values, whose intervals may hold together
+_SEVERAL = 2  # rows, whose intervals may hold together
 
 
 class _Once(argparse.Action):
@@ -156,9 +157,12 @@ def _answered(arguments: argparse.Namespace) -> tuple[str, bool]:
     if arguments.json:
         return f"{json.dumps(answer.rows, indent=2, ensure_ascii=False)}\n", is_answered
     remarks = table.remarks_of(answer)
+    of_rows = bool(arguments.value) or any(name != "time" for name in arguments.by)
+    if not arguments.compare:
+        remarks += _about_intervals(answer, are_wider=not of_rows)
     if arguments.compare:
         lines = differences(answer, arguments.compare) + _experiment(arguments, answer) + _about_differences(answer)
-    elif arguments.value or any(name != "time" for name in arguments.by):
+    elif of_rows:
         lines = sentences(answer)
         if arguments.trend:
             lines += (
@@ -168,10 +172,9 @@ def _answered(arguments: argparse.Namespace) -> tuple[str, bool]:
             )
     else:  # what the page of the metric says
         lines = [each for listed in reports.says().values() for each in listed]
-        remarks += _about_intervals(answer)
     cells = table.lines(answer) if any(row["n"] is not None for row in answer.rows) else []
     remarks = (_segments(arguments, answer) if is_answered else []) + remarks
-    parts = (lines, _range(answer, arguments.last, arguments.compare), cells, remarks)
+    parts = (lines, _range(answer, arguments), cells, remarks)
     return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part), is_answered
 
 
@@ -187,6 +190,9 @@ def _check(arguments: argparse.Namespace) -> None:
         days = int(longer[1]) * _DAYS[longer[2]]
         rule = f"--last takes days or weeks: write --last {days}d, or whole months as --range, such as 2026-09..2026-11"
         raise QueryError(0, "", f"{rule}; this is {arguments.last!r}")
+    if _DATES.match(arguments.compare or ""):
+        how = 'two times are compared on the page Compare, or in Python by comparison("2026-09", "2026-10")'
+        raise QueryError(0, "", f"--compare takes no time: {how}; this is {arguments.compare!r}")
     if arguments.compare and "=" not in arguments.compare and arguments.compare != _PREVIOUS:
         segment = arguments.compare
         try:
@@ -263,13 +269,16 @@ def _about_differences(answer: Answer) -> list[str]:
     return [rule, more]
 
 
-def _about_intervals(answer: Answer) -> list[str]:
-    """Say what the intervals of shares are, where the sentences have wider ones."""
-    values = {row["value"] for row in answer.rows if row["estimate"] is not None and row["unit"] == "share"}
-    if answer.metrics[0]["unit"] != "share" or len(values - {"no"}) < _SEVERAL:
+def _about_intervals(answer: Answer, *, are_wider: bool) -> list[str]:
+    """Say what the intervals of several rows are, and whether the sentences have wider ones, as those of all shares have."""
+    rows = [row for row in answer.rows if row["estimate"] is not None]
+    if {row["value"] for row in rows} == {"yes", "no"}:  # the share of no mirrors that of yes
+        rows = [row for row in rows if row["value"] == "yes"]
+    if len(rows) < _SEVERAL:
         return []
-    level = f"{100 * float(answer.rows[0]['level'] or 0):g}% interval"
-    return [f"LOW to HIGH: the {level} of a row chosen before looking. Those in the sentences hold for all values at once."]
+    rule = f"LOW to HIGH: the {100 * float(rows[0]['level'] or 0):g}% interval of a row chosen before looking."
+    are_wider = are_wider and answer.metrics[0]["unit"] == "share" and len({row["value"] for row in rows}) >= _SEVERAL
+    return [f"{rule} Those in the sentences hold for all values at once." if are_wider else rule]
 
 
 def _segments(arguments: argparse.Namespace, answer: Answer) -> list[str]:
@@ -300,14 +309,16 @@ def _pair(option: str, text: str, what: str) -> tuple[str, str]:
     return name, value
 
 
-def _range(answer: Answer, last_days: str | None, compare: str | None) -> list[str]:
+def _range(answer: Answer, arguments: argparse.Namespace) -> list[str]:
     """Say which days the rows are of, and why, and which segment they are compared with."""
     first, last = table.days_of(answer)  # periods count if any day of theirs is in the range
     if not last:
         return []
-    why = f", every {answer.metrics[0]['period_length']} that overlaps the last {_in_days(last_days)}" if last_days else ""
-    why += ", open ones included" if last_days and not all(row["closed"] for row in answer.rows if row["to"]) else ""
-    why += f", each compared with {compare}" if compare and compare != _PREVIOUS else ""
+    chosen = f"the last {_in_days(arguments.last)}" if arguments.last else arguments.range
+    why = f", every {answer.metrics[0]['period_length']} that overlaps {chosen}" if chosen else ""
+    why += ", open ones included" if chosen and not all(row["closed"] for row in answer.rows if row["to"]) else ""
+    is_segment = arguments.compare not in (None, _PREVIOUS)
+    why += f", each compared with {arguments.compare}" if is_segment else ""
     return [f"Rows from {first} to {last}{why}:" if first else f"Rows up to {last}{why}:"]
 
 

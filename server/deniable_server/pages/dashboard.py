@@ -133,6 +133,7 @@ def chart_file(id_: str) -> Response:
     data = MetricData.of_request(app, id_)
     over_time = data.chart
     if not over_time or not over_time.pictures:
+        data.check_value()
         raise Problem(404, "no_picture", f"a picture needs two published periods{' of a value of the metric' * bool(data.value)}")
     labels = [picture.label for picture in over_time.pictures]
     marks = [f"{mark.capitalize()}." for mark in app.marks]

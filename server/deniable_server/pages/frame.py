@@ -98,9 +98,12 @@ def doubt(app: App) -> str:
 
 
 def sentence(text: str) -> str:
-    """Write the detail of a refusal as a sentence."""
+    """Write the detail of a refusal as a sentence. The name of a metric or a parameter stays as it is."""
     ends = not text or text.endswith((".", "?"))
-    return f"{figures.beginning(text)}{'' if ends else '.'}"
+    id_ = str((request.view_args or {}).get("id_", "")).partition("@")[0]
+    is_name = bool(id_) and text.startswith(f"{id_} ")
+    is_name |= any(text.startswith((f"{name} is ", f"{name}: ", f"{name}, ")) for name in request.args if name)
+    return f"{text if is_name else figures.beginning(text)}{'' if ends else '.'}"
 
 
 # Filters of templates

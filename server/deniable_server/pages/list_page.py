@@ -20,6 +20,7 @@ from deniable_aggregator.answer.select import Published
 from deniable_aggregator.decode.multiple_testing import holm_adjusted
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.release import Summary
+from deniable_server.api.answers.parameters import choice_asked
 from deniable_server.http import paging
 from deniable_server.pages import frame, series_page, visitor
 from deniable_server.pages.parts import memo, strip
@@ -63,7 +64,7 @@ class Group:
 def page_of(app: App) -> Response:
     """List the metrics of an app that ``q``, ``type``, ``owner`` and ``state`` ask for, by ``sort``, on one ``page``."""
     known = release.summaries(app.store)
-    search = {name: request.args[name] for name in FILTERS if request.args.get(name)}
+    search = _search()
     ids, sort = ordered(app, matching(app, *(search.get(name, "") for name in FILTERS[:3])), known)
     counts = dict[str, int | None]()
     listed: Sequence[Row]
@@ -106,10 +107,15 @@ def page_of(app: App) -> Response:
 
 def sought(app: App) -> list[Row]:
     """Return the rows of all metrics that the request asks for."""
-    search = [request.args.get(name, "") for name in FILTERS]
-    known = release.summaries(app.store)
-    listed = rows(app, ordered(app, matching(app, *search[:3]), known)[0], known)
-    return [each for each in listed if search[3] in ("", each.state)]
+    search, known = _search(), release.summaries(app.store)
+    ids, _ = ordered(app, matching(app, *(search.get(name, "") for name in FILTERS[:3])), known)
+    return [each for each in rows(app, ids, known) if search.get("state") in (None, each.state)]
+
+
+def _search() -> dict[str, str]:
+    """Return what the list is searched by."""
+    choice_asked("state", TITLES)
+    return {name: request.args[name] for name in FILTERS if request.args.get(name)}
 
 
 def matching(app: AppMetrics, text: str = "", type_: str = "", owner: str = "") -> list[str]:
@@ -130,7 +136,7 @@ def matching(app: AppMetrics, text: str = "", type_: str = "", owner: str = "") 
 
 def ordered(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summary]) -> tuple[list[str], dict[str, str]]:
     """Sort metrics as ``sort`` asks for; return them, and the parameter that links repeat. As declared by default."""
-    sort = request.args.get("sort", "")
+    sort = choice_asked("sort", [name for name in SORTS if name])
 
     def reports(id_: str) -> int:
         return sum(known[each.definition].n for each in app.versions_of(id_) if each.definition in known)
@@ -141,7 +147,7 @@ def ordered(app: AppMetrics, ids: Sequence[str], known: Mapping[Definition, Summ
         ids = sorted(ids, key=lambda id_: (not app.highest[id_].metric.owner, app.highest[id_].metric.owner.lower(), id_))
     elif sort == "reports":
         ids = sorted(ids, key=lambda id_: (-reports(id_), id_))
-    return list(ids), {"sort": sort} if sort in SORTS and sort else {}
+    return list(ids), {"sort": sort} if sort else {}
 
 
 def searched(app: AppMetrics, id_: str) -> str:

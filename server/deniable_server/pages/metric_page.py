@@ -19,6 +19,7 @@ from deniable_aggregator.answer.model.fields import LEVEL, so_far
 from deniable_aggregator.answer.question import number_range
 from deniable_aggregator.answer.question.date_range import JOINT
 from deniable_aggregator.answer.refusal import withholding
+from deniable_server.api.answers.parameters import choice_asked
 from deniable_server.http import paging
 from deniable_server.pages import frame, number_page
 from deniable_server.pages.parts import chart, diagnosis, time_range
@@ -61,13 +62,9 @@ def page_of(
     """Show the estimates of a metric, in the ``order`` and ``view`` of the request, on one ``page`` of many values."""
     declared = app.versions[measured.id, measured.version]
     kind = declared.metric.kind
-    order = request.args.get("order", "")
-    if order not in _ORDERS:
-        order = "estimate" if kind.ranked else "domain"
+    order = choice_asked("order", _ORDERS) or ("estimate" if kind.ranked else "domain")
     views = _VIEWS if measured.number is None else number_page.VIEWS
-    view = request.args.get("view", "")
-    if view not in views:
-        view = views[0]
+    view = choice_asked("view", views) or views[0]
     number = paging.number()
     level = facts.get("level", LEVEL)
     parts = picture(measured, order, view, number, everything=request.args.get("x") == "all")

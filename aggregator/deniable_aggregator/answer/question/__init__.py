@@ -132,7 +132,7 @@ def _check_values(query: Query, metrics: Sequence[Sequence[Declared]]) -> None:
     versions = [declared for each in metrics for declared in each]
     if not words or any(declared.metric.discover for declared in versions):
         return
-    known = dict.fromkeys(label for declared in versions for label in _labels(declared))
+    known = dict.fromkeys(label for declared in versions for label in labels(declared))
     numbers = [declared.metric for declared in versions if number_range.has_ranges(declared.metric)]
     ranges = number_range.filtered(query)
     for word in words:
@@ -142,7 +142,7 @@ def _check_values(query: Query, metrics: Sequence[Sequence[Declared]]) -> None:
             number_range.read(word, numbers[0])  # which says what is wrong
         hint = number_range.meant(word, numbers[0]) if numbers else _means_only(word, [each.metric for each in versions])
         hint = hint or _summed(word, [each.metric for each in versions])
-        raise UnknownValue(_unknown_value(word, list(known), ", ".join(each[0].metric.id for each in metrics), hint))
+        raise UnknownValue(unknown_value(word, list(known), ", ".join(each[0].metric.id for each in metrics), hint))
 
 
 def _means_only(word: str, metrics: Sequence[Metric]) -> str:
@@ -159,7 +159,7 @@ def _summed(word: str, metrics: Sequence[Metric]) -> str:
     return f"; its sum is on its page, and as number.sum in GET /api/v1/metrics/{number}" if number else ""
 
 
-def _labels(declared: Declared) -> Sequence[str]:
+def labels(declared: Declared) -> Sequence[str]:
     """Return what may stand in the column of values."""
     metric = declared.metric
     if metric.estimate:
@@ -168,7 +168,13 @@ def _labels(declared: Declared) -> Sequence[str]:
     return [metric.label(position) for position in positions]
 
 
-def _unknown_value(word: str, known: Sequence[str], metrics: str, hint: str) -> str:
+def unknown_value(
+    word: str,
+    known: Sequence[str],  # values that there are
+    metrics: str,  # names of those asked
+    hint: str = "",  # what else may be meant
+) -> str:
+    """Say that metrics have no such value, and which they have."""
     listed = f": its values are {', '.join(known)}" if len(known) <= _MOST_LISTED else ""
     meant = _OTHERWISE.get(word.casefold())
     near = f"; {word.casefold()} is written {meant!r}" if meant in known else did_you_mean(word, known)

@@ -15,10 +15,11 @@ from deniable_aggregator.answer.measurement import measure
 from deniable_aggregator.answer.model.fields import LEVEL
 from deniable_aggregator.answer.model.number import line_names, quantile_name
 from deniable_aggregator.answer.over_time import series
-from deniable_aggregator.answer.question import number_range
+from deniable_aggregator.answer.question import labels, number_range, unknown_value
+from deniable_aggregator.answer.refusal import UnknownValue
 from deniable_aggregator.answer.select import state_of
 from deniable_aggregator.publish import release
-from deniable_server.api.answers.parameters import level_asked, published_of
+from deniable_server.api.answers.parameters import LONGEST_SHOWN, level_asked, published_of
 from deniable_server.http.visit import visit
 from deniable_server.pages import series_page
 from deniable_server.pages.parts import memo, time_range
@@ -129,6 +130,7 @@ class MetricData:
     @cached_property
     def segments(self) -> SegmentTable | None:
         """All segments; None where one is chosen."""
+        self.check_value()
         if self.segment:
             return None
 
@@ -144,6 +146,13 @@ class MetricData:
             return self.over_time
         name = "median" if self.value == quantile_name(0.5) else self.value
         return series_page.view(self.course, self.outline, len(self.spans), only=name)
+
+    def check_value(self) -> None:
+        """Refuse an answer that the metric does not have. What a search may find is not known before."""
+        metric = self.version.declared.metric
+        known = labels(self.version.declared)
+        if self.value and not metric.discover and self.value not in known:
+            raise UnknownValue(unknown_value(self.value[:LONGEST_SHOWN], known, metric.id))
 
     @property
     def question(self) -> dict[str, str]:

@@ -6,8 +6,8 @@ which has hashes only, and for each process an environment file that only its ow
 of the user ``probe`` has a file of its own, for ``ready.sh``: whether a server of the store is ready.
 
 With ``--keep deploy/private`` the new files say what the ones in use say, also what an operator added to them, and have new
-passwords and another key. The first word is deploy/users.acl as shipped then too: a file in use has passwords that would stay
-valid, so it is refused.
+passwords; the key for the numbers of the servers stays. The first word is deploy/users.acl as shipped then too: a file in use
+has passwords that would stay valid, so it is refused.
 
 With ``--tls FILE`` the store speaks TLS; FILE is where each machine has its certificate, or that of its issuer.
 
@@ -79,10 +79,17 @@ def place_of(folder: Path) -> str:
     return named[1]
 
 
-def renewed(text: str, password: str, metrics_key: str) -> str:
-    """Return an environment file with another password and another key; all else stays."""
-    text = re.sub(r"^(DENIABLE_REDIS_URL=[^:\s]+://[^:@\s]+:)[^@\s]*@", rf"\g<1>{password}@", text, flags=re.MULTILINE)
-    return re.sub(r"^DENIABLE_METRICS_KEY=.*$", f"DENIABLE_METRICS_KEY={metrics_key}", text, flags=re.MULTILINE)
+def key_of(folder: Path) -> str | None:
+    """Return the key for the numbers of the servers from the files in use, if they have one."""
+    for path in (folder / f"{user}.env" for user in SERVES):
+        if path.is_file() and (key := re.search(r"^DENIABLE_METRICS_KEY=(\S+)", path.read_text("utf-8"), re.MULTILINE)):
+            return key[1]
+    return None
+
+
+def renewed(text: str, password: str) -> str:
+    """Return an environment file with another password; all else stays."""
+    return re.sub(r"^(DENIABLE_REDIS_URL=[^:\s]+://[^:@\s]+:)[^@\s]*@", rf"\g<1>{password}@", text, flags=re.MULTILINE)
 
 
 def write(path: Path, text: str, mode: int = 0o600) -> None:
@@ -158,7 +165,7 @@ def main() -> None:
         sys.stderr.write("".join(f"{user} {password}\n" for user, password in passwords.items()))
         return
     make(arguments.folder, parser)
-    metrics_key = token_hex(24)
+    metrics_key = (key_of(before) if before else None) or token_hex(24)
     # The store's own user reads this one; 192 random bits cannot be found from their hash.
     write(arguments.folder / "users.acl", acl, 0o644)
     write(arguments.folder / "deniable-metrics-key", metrics_key)
@@ -170,7 +177,7 @@ def main() -> None:
     for user, password in passwords.items():
         text = environment(user, password, store, metrics_key, arguments.tls)
         if before and (before / f"{user}.env").is_file():  # a new version may have new users
-            text = renewed((before / f"{user}.env").read_text("utf-8"), password, metrics_key)
+            text = renewed((before / f"{user}.env").read_text("utf-8"), password)
         write(arguments.folder / f"{user}.env", text)
     following = f"put these files in the place of those in {before}" if before else "start the store with users.acl"
     files = "users.acl with hashes, and NAME.env with a password for each process (mode 0600)"

@@ -395,3 +395,13 @@ def test_a_month_counts_no_more_answers_than_the_device_makes(run, tmp_path):
     path.write_text(registry_toml(theme), "utf-8")
     (use,) = json.loads(run(path, "--json")[1])["metrics"]
     assert (use["kept_responses"], use["basic"]) == (2, use["reserved_in_month"])
+
+
+def test_what_the_ledger_counts_for_a_first_report(run, tmp_path):
+    """The report reveals its own epsilon, and the ledger counts the kept response that it is drawn from."""
+    purpose = metric_toml("trip.purpose", values=["work", "visit"], epsilon=1.0, epsilon_permanent=2.0, period="month")
+    path = tmp_path / "metrics.toml"
+    path.write_text(registry_toml(purpose), "utf-8")
+    _, out, _ = run(path)
+    assert "1 report at 1 (the ledger counts 2)" in out
+    assert "1 report at 1 (" not in run(path, "--reports", 2)[1]

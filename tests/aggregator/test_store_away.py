@@ -44,6 +44,7 @@ def listening(answer):
         ("redis", b"HTTP/1.1 400 Bad Request\r\n\r\n", "something other than a store answers there", "correct host and port"),
         ("redis+cluster", b"HTTP/1.1 400 Bad\r\n\r\n", "something other than a store answers there", "correct host and port"),
         ("redis", b"", "it takes connections and does not answer in time", "restart it if it hangs"),
+        ("redis", b"", "it takes connections and does not answer in time", "if another program is at this port, correct"),
     ],
 )
 def test_what_answers_otherwise_is_named(scheme, answer, words, advice):
@@ -93,3 +94,18 @@ def test_a_store_without_sentinels():
     error = redis.ResponseError("unknown command 'SENTINEL', with args beginning with: 'MASTERS'")
     assert cause(error) == "no Sentinel answers there"
     assert "name the Sentinels" in remedy(error, "redis+sentinel://h/shop", "operator")
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ("?ssl_ca_certs=/nope/ca.crt", "?ssl_ca_certs=/nope/ca.crt"),
+        ("?ssl_certfile=/nope/own.crt&ssl_keyfile=/nope/own.key", "?ssl_certfile=/nope/own.crt&ssl_keyfile=/nope/own.key"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(query, named):
+    """Without the password of the URL."""
+    error = redis.ConnectionError("Error 2 connecting to h:1. No such file or directory.")
+    assert cause(error) == "a file that its URL names cannot be read"
+    advice = remedy(error, f"rediss://worker:secret@h:1/0{query}", "worker")
+    assert advice == f"correct {named} in DENIABLE_REDIS_URL, or let this process read the file"

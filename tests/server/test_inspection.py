@@ -188,3 +188,11 @@ def test_a_wrong_number_of_processes_ends_the_start(environment, number, monkeyp
         runpy.run_path(gunicorn_conf.__file__)
     assert ended.value.code == 2
     assert [capsys.readouterr().err] == [f"{error}\n" for error in inspect(environment | {"WEB_CONCURRENCY": number}).errors]
+
+
+@pytest.mark.parametrize("bind", ["foo", "127.0.0.1:65536"])
+def test_the_address_of_a_workers_numbers_is_checked(environment, bind):
+    """By the rule of the worker, which would not start."""
+    errors = inspect(environment | {"DENIABLE_METRICS_BIND": bind}).errors
+    assert errors == [f"DENIABLE_METRICS_BIND (--metrics-bind) {bind!r}: write HOST:PORT, such as 127.0.0.1:9464"]
+    assert inspect(environment | {"DENIABLE_METRICS_BIND": ""}).errors == []  # nowhere

@@ -7,6 +7,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
+from deniable.limits.allowance import MICRO
 from deniable.messages.plural import plural
 from deniable_aggregator import checks
 from deniable_aggregator.accounting import sums
@@ -82,6 +83,8 @@ class Statement:
             spend = use.spend
             noun = "kept response" if use.permanent and use.occasions > 1 else "report"
             what = f"{plural(spend.count, noun)} at {spend.epsilon:.6g}"
+            if use.permanent and use.occasions == 1:
+                what += f" (the ledger counts {number(use.allowance.cost / MICRO)})"
             reserved = (number(use.reserved_month), number(use.reserved_lifetime) if isfinite(use.reserved_lifetime) else "-")
             columns = (f"{use.occasions:,}", what, number(spend.count * spend.epsilon))
             rows.append((use.metric.id, use.mechanism.name, *columns, *reserved))

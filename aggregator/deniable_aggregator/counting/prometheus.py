@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from errno import EADDRINUSE
 from math import inf
@@ -15,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 import deniable
 from deniable.errors import ConfigurationError
 from deniable_aggregator.counting.events import Events
+from deniable_aggregator.process import ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 STILL_SECONDS = 180.0
 """A worker is not well if a counting thread has not turned for so long."""
 
-_BIND = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]+)):([0-9]{1,5})")
 _CHORES = ("compaction", "copies", "departures", "mixture", "publisher", "retention", "watch")
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -71,14 +70,11 @@ class Vitals(Events):
         bind: str,  # `HOST:PORT`, an IPv6 address in brackets
     ) -> WSGIServer:
         """Serve the metrics and ``/healthz`` at an address, from a thread that ends with the process."""
-        address = _BIND.fullmatch(bind)
-        if not address:
-            raise ConfigurationError(f"--metrics-bind {bind!r}: write HOST:PORT, such as 127.0.0.1:9464")
+        host, port = ports.of_numbers(bind)
         try:
-            server, _ = start_http_server(int(address[3]), address[1] or address[2], self.registry)
-        except (OSError, OverflowError) as error:  # a port above 65535 overflows
-            taken = isinstance(error, OSError) and error.errno == EADDRINUSE
-            why = "it is taken" if taken else f"this machine cannot listen there ({error})"
+            server, _ = start_http_server(port, host, self.registry)
+        except OSError as error:
+            why = "it is taken" if error.errno == EADDRINUSE else f"this machine cannot listen there ({error})"
             raise ConfigurationError(f"--metrics-bind {bind}: {why}; give another address") from None
         # By default it prints the address of a connection that ended early.
         server.handle_error = lambda *_: None  # type: ignore[method-assign]

@@ -107,7 +107,10 @@ _REJECTED: Final = {
 """Why a certificate is not accepted, by what OpenSSL says."""
 _CLOSED: Final = ("Connection reset by peer", "Connection closed by server")
 _PLACE: Final = "DENIABLE_REDIS_URL or --redis-url"
-_HANGS: Final = "see from its log whether it hangs or is busy; restart it if it hangs"
+_HANGS: Final = (
+    "see from its log whether it hangs or is busy; restart it if it hangs; "
+    f"if another program is at this port, correct host and port in {_PLACE}"
+)
 
 
 class _Away(NamedTuple):
@@ -240,7 +243,7 @@ def remedy(
         "certificate": certificates.get(
             _rejected(error), "renew it, or name its issuer in DENIABLE_REDIS_URL by ?ssl_ca_certs=FILE"
         ),
-        "file": "correct ?ssl_ca_certs=FILE in DENIABLE_REDIS_URL, or let this process read the file",
+        "file": f"correct ?{urls.files(url)} in DENIABLE_REDIS_URL, or let this process read the file",
         "forbidden": forbidden,
         "full": "make room first: https://deniable.github.io/deniable/how-to/operate/mend-the-store/#make-room",
         "disk": MAKE_ROOM_ON_DISK,

@@ -85,6 +85,11 @@ def places(url: str) -> list[Place]:
     return [(host.hostname or "localhost", host.port or 0) for host in hosts]
 
 
+def files(url: str) -> str:
+    """Return the options of a URL that name files, as they are written in it."""
+    return "&".join(f"{name}={text}" for name, text in parse_qsl(parts(url).query) if _TLS.get(name) is _FILE)
+
+
 def kind(url: str) -> str:
     """Return what follows the ``+`` of a URL's scheme: ``cluster``, ``sentinel``, or nothing for one server."""
     return parts(url).scheme.partition("+")[2]

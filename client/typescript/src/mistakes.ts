@@ -123,11 +123,15 @@ export function watch(client: Client, record: Record_): Record_ {
 
 type Line = readonly [subject: string, reason: string, words: string];
 
-/** Say what is wrong with the names of options, and with the state. */
+/** Say what is wrong with the names of options and of segments, and with the state. */
 function ofOptions(options: Options<Sheet>): Line[] {
   const names = Object.keys(OPTIONS);
   const odd = Object.keys(options).filter((name) => !names.includes(name));
+  const declared = ofRegistry(options) ? [] : Object.keys(options.registry.segments);
+  const strange = ofRegistry(options) ? [] : Object.keys(options.segments ?? {}).filter((name) => !declared.includes(name));
+  const unsent = "the registry declares no such segment, so it is not sent";
   return [
+    ...strange.map((name): Line => [`segment ${name}`, "unknown_segment", `${unsent}${nearest(name, declared)}`]),
     ...odd.map((name): Line => ["all metrics", name, `this is no option of init${nearest(name, names) || `: write one of ${names.join(", ")}`}`]),
     ["all metrics", "state", ofState(options)],
   ];
@@ -223,11 +227,13 @@ function budget({ state }: Options<Sheet>, { epsilon_permanent: kept }: SheetMet
   return `${earned}, and answers one question at first. To try it now, pass state: "memory" while you develop`;
 }
 
-/** Say which segment is missing; empty if none is. */
+/** Say which value of a segment is missing or not declared; empty if none is. */
 function segments({ registry, segments = {} }: Options<Sheet>, metric: SheetMetric | undefined): string {
   const name = metric?.segments.find((each) => !registry.segments[each]?.includes(segments[each] ?? ""));
   const values = name && registry.segments[name];
-  return values ? `; pass segments: { ${name}: ${JSON.stringify(values[0])} } to init, with one of ${values.join(", ")}` : "";
+  const given = name && segments[name];
+  const wrong = given === undefined ? "" : `: ${seen(given)} is not declared`;
+  return values ? `${wrong}; pass segments: { ${name}: ${JSON.stringify(values[0])} } to init, with one of ${values.join(", ")}` : "";
 }
 
 function undeclared(metric: SheetMetric, answer: unknown): string {

@@ -199,6 +199,11 @@ test("whatever drops an answer says so", async () => {
   const { record } = client({ segments: {} });
   await record("subset", "dark");
   assert.ok(said().some((each) => /^deniable: subset: off: .*; pass segments: \{ platform: "linux" \} to init, with one of /.test(each)), lines.join());
+  client({ segments: { platform: "beos", version: "2.4", platfrm: "x" } });
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  assert.ok(said().some((each) => /^deniable: subset: off: .*: "beos" is not declared; pass segments: \{ platform: /.test(each)), lines.join());
+  const words = "the registry declares no such segment, so it is not sent; did you mean \"platform\"?";
+  assert.ok(said().includes(`deniable: segment platfrm: unknown_segment: ${words}`), lines.join());
 });
 
 test("what a server refuses, and that none answers, is said with the metric and the remedy", async () => {

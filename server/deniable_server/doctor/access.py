@@ -151,8 +151,8 @@ def rights(client: Client, settings: Settings, apps: Sequence[str]) -> Finding:
 
 
 def _needed(settings: Settings) -> dict[str, tuple[Any, ...]]:
-    """Return what the store's user has to do: by its name, or else by what the server serves."""
-    own = _OF_USERS.get(parts(settings.redis_url).username or "")
+    """Return what the store's user has to do: for a server by what it serves, for another process by the user's name."""
+    own = _OF_USERS.get(parts(settings.redis_url).username or "") if settings.serves == "all" else None
     if own is not None:
         return own
     waits = {"wait for replicas": ("WAIT", 0, 1), "see its replicas": LOOK} if settings.durability == "replicated" else {}

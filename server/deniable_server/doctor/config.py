@@ -14,7 +14,7 @@ from deniable.errors import ConfigurationError, DeniableError, RegistryError
 from deniable.forecast import space
 from deniable.registry import published
 from deniable_aggregator.commands import options
-from deniable_aggregator.process import variables
+from deniable_aggregator.process import ports, variables
 from deniable_aggregator.publish import definitions
 from deniable_aggregator.store import Store
 from deniable_aggregator.store.errors import StoreError, cause
@@ -61,6 +61,8 @@ def inspect(environment: Mapping[str, str] = os.environ) -> ConfigReport:
             good[name] = environment[name]
     for number in variables.WORKER:
         _tried(report, partial(number.choose, environment=environment))
+    if bind := environment.get("DENIABLE_METRICS_BIND"):
+        _tried(report, partial(ports.of_numbers, bind))
     _tried(report, partial(processes, environment))
     settings = Settings.from_environment(good)
     if settings.redis_url:

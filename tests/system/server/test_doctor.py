@@ -260,6 +260,17 @@ def test_a_user_with_rights_of_another(examined, good):
     assert "read what is not published yet" in findings["rights"]["seen"]
 
 
+@pytest.mark.parametrize("user", ["worker", "operator"])
+def test_a_server_as_the_user_of_another_process(examined, good, user):
+    """What counts is what the server has to do, also if the store knows the user for something else."""
+    line = next(line for line in (ROOT / "deploy" / "users.acl").read_text().splitlines() if line.split()[1] == user)
+    good.redis.execute_command("ACL", "SETUSER", *_rules(line.split(" ", 1)[1]), ">password")
+    status, findings = examined(f"redis://{user}:password@0.0.0.0:{good.port}", serves="ingest")
+    assert (status, findings["rights"]["status"]) == (1, "fault")
+    assert re.match(f"the user '{user}' may not .*append batches", findings["rights"]["seen"])
+    assert "run the process as the user that is made for it" in findings["rights"]["remedy"]
+
+
 def _rules(text):
     """Split the rules of a user as an ACL file does: selectors in parentheses are one."""
     return re.findall(r"\([^)]*\)|\S+", text)

@@ -110,11 +110,13 @@ def test_a_block_at_the_end_of_a_process(device, server, metric):
     begun = monotonic()
     with first.timed(metric):
         sleep(SHORT)
-    assert not first.close(5)
-    assert (wire.seen, first.stats()["waiting"]) == ([], 1)
+    arrival = first.close(5)
+    if monotonic() < begun + HIGH:  # a machine under load may take longer, and then its time has come
+        assert not arrival
+        assert (wire.seen, first.stats()["waiting"]) == ([], 1)
     second = wire.client()
     assert not second.record(metric, 0.1)  # the period has its report
-    assert eventually(lambda: second.flush(60))
+    assert eventually(lambda: wire.seen or second.flush(60))
     assert wire.seen[0] >= begun + HIGH
     assert [report.metric for report in server.reports] == [metric]
     assert second.stats()["waiting"] == 0

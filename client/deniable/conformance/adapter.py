@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from contextlib import suppress
 from threading import Timer
 from typing import TYPE_CHECKING, Any, Self
 
@@ -34,7 +35,8 @@ class Adapter:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._process.stdin is not None and self._process.stdout is not None:
-            self._process.stdin.close()
+            with suppress(OSError):  # it has ended, and did not read everything
+                self._process.stdin.close()
             self._process.stdout.close()
         try:
             self._process.wait(_SECONDS if kind is None else 1.0)

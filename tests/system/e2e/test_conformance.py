@@ -10,6 +10,8 @@ import pytest
 
 from deniable.commands.entry import main
 from deniable.conformance import scripts
+from deniable.conformance.adapter import Adapter
+from deniable.errors import ConfigurationError
 
 ROOT = Path(__file__).parents[3]
 ADAPTER = str(ROOT / "tests" / "support" / "sdk_adapter.py")
@@ -71,6 +73,13 @@ def test_an_adapter_that_does_not_answer(command, why, capsys):
     """It is printed what it did instead."""
     assert main(["conformance", "--level", "1", "--", *command]) == 2
     assert why in capsys.readouterr().err
+
+
+def test_an_adapter_that_ended_before_it_was_asked():
+    """It is the same error, whether it ends before it has read the question or after."""
+    with pytest.raises(ConfigurationError, match="ended, or gave no answer"), Adapter([sys.executable, "-c", ""]) as adapter:
+        adapter._process.wait()
+        adapter.ask({"do": "hello"})
 
 
 def test_the_generator_writes_the_vectors():

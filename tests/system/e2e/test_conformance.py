@@ -77,9 +77,14 @@ def test_an_adapter_that_does_not_answer(command, why, capsys):
 
 def test_an_adapter_that_ended_before_it_was_asked():
     """It is the same error, whether it ends before it has read the question or after."""
-    with pytest.raises(ConfigurationError, match="ended, or gave no answer"), Adapter([sys.executable, "-c", ""]) as adapter:
-        adapter._process.wait()
-        adapter.ask({"do": "hello"})
+
+    def ask_too_late():
+        with Adapter([sys.executable, "-c", ""]) as adapter:
+            adapter._process.wait()
+            adapter.ask({"do": "hello"})
+
+    with pytest.raises(ConfigurationError, match="ended, or gave no answer"):
+        ask_too_late()
 
 
 def test_the_generator_writes_the_vectors():

@@ -43,12 +43,9 @@ def prefix_of(row: Row, segments: list[str]) -> str:
 
 
 def _sentence(row: Row, metric: dict[str, Any]) -> str:
+    if row["detected"] is False and (says := _unresolved(row)):
+        return says
     value, unit = str(row["value"]), str(row["unit"])
-    if unit == "share" and row["detected"] is False and _tells_nothing(row):
-        return f"{row['n']:,} {'report detects' if row['n'] == 1 else 'reports detect'} no answer."
-    if unit != "share" and row["detected"] is False:  # its interval may miss
-        name = "median" if value == "p50" else f"{value[1:]}% quantile"
-        return f"{row['n']:,} {'report does' if row['n'] == 1 else 'reports do'} not resolve the {name}."
     estimate, low, high = figures_of(row, metric, in_sentence=True)
     interval = f"({100 * float(row['level'] or 0):g}% interval {low} to {high})"
     if unit != "share":
@@ -58,8 +55,21 @@ def _sentence(row: Row, metric: dict[str, Any]) -> str:
         start = f"{_MEANS[value]} is" if value in _MEANS else f"{int(value[1:])}% of answers are at most"
         return f"{start} {estimate} {interval}."
     if metric["unit"] != "share":
-        return f"{estimate} of answers are {_range(value)} {metric['unit']} {interval}."
+        words = f"of answers are {_range(value)} {metric['unit']}"
+        if row["detected"] is False:
+            level = f"{100 * float(row['level'] or 0):g}% interval"
+            return f"Between {low} and {high} {words} ({level}): many lie near an end of the range."
+        return f"{estimate} {words} {interval}."
     return f"\u201c{value}\u201d has a share of {estimate} {interval}."
+
+
+def _unresolved(row: Row) -> str:
+    """Say that reports do not tell a value or a quantile; empty where they tell something."""
+    value = str(row["value"])
+    if row["unit"] != "share":  # its interval may miss
+        name = "median" if value == "p50" else f"{value[1:]}% quantile"
+        return f"{row['n']:,} {'report does' if row['n'] == 1 else 'reports do'} not resolve the {name}."
+    return f"{row['n']:,} {'report detects' if row['n'] == 1 else 'reports detect'} no answer." if _tells_nothing(row) else ""
 
 
 def _tells_nothing(row: Row) -> bool:

@@ -20,10 +20,10 @@ from deniable_aggregator.answer.select import Published
 from deniable_aggregator.decode.multiple_testing import holm_adjusted
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.release import Summary
-from deniable_server.api.answers.parameters import choice_asked
 from deniable_server.http import paging
 from deniable_server.pages import frame, series_page, visitor
 from deniable_server.pages.parts import memo, strip
+from deniable_server.pages.parts.choice import choice_asked
 from deniable_server.pages.parts.row import TITLES, row
 from deniable_server.pages.segments.clearest import clearest, dimensions, dimensions_of
 

@@ -19,10 +19,10 @@ from deniable_aggregator.answer.model.fields import LEVEL, so_far
 from deniable_aggregator.answer.question import number_range
 from deniable_aggregator.answer.question.date_range import JOINT
 from deniable_aggregator.answer.refusal import withholding
-from deniable_server.api.answers.parameters import choice_asked
 from deniable_server.http import paging
 from deniable_server.pages import frame, number_page
 from deniable_server.pages.parts import chart, diagnosis, time_range
+from deniable_server.pages.parts.choice import choice_asked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -34,7 +34,7 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "count_high": ("number", "high end of this interval"),
     "detected": (
         "boolean",
-        "whether anybody has the value, tested over all values of the metric, time and segment; whether a quantile is resolved",
+        "whether anybody has the value, tested with all values of the metric, time and segment; whether a figure is resolved",
     ),
     "closed": ("boolean", "whether nothing more will be published for the row"),
     "state": ("text", "published; joined (with a later period); withheld; or missing"),

@@ -275,7 +275,9 @@ class NumberReading(Reading):
         )
 
     def resolves(self, name: str) -> bool | None:
-        """Tell whether there are enough reports for a quantile; None of a mean or a range."""
+        """Tell whether there are enough reports for a quantile, or few answers lie near the ends of a range; None of a mean."""
+        if number_range.is_range(name):
+            return not self.range_share(name).is_blurred
         if name not in QUANTILE_NAMES or self.spread is None:
             return None
         return self.spread.resolves(self.spread.quantile(QUANTILES[QUANTILE_NAMES.index(name)]))

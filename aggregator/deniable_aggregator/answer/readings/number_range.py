@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.numbers.range_share import RangeShare
     from deniable_aggregator.inference.difference import Ends
 
-_MOSTLY = 0.7  # of the width of an interval, from which on answers near its ends make it wide
 _MUCH = 0.7  # a much narrower interval is at most so wide as another one
 _FARTHER = 0.5  # an end moves away from answers by at least their blur, and by at most so much of it more
 _MOST_NAMED = 2
@@ -64,7 +63,9 @@ def _share(metric: Metric, share: RangeShare, text: str, level: float) -> str:
     ends = share.interval(level)
     error = digits.stderr(ends)
     words = number_range.read(text, metric).words(metric.unit)
-    between = figures.share_range(digits.possible_ends(ends), error)
+    between = figures.share_range(digits.possible_ends(ends), error, "and" if share.is_blurred else "to")
+    if share.is_blurred:  # a point between its ends would be one of the smoothed range
+        return f"Between {between} of answers are {words} ({figures.interval(level)}): many lie near an end of the range."
     return f"{figures.share(figures.possible(share.share), error)} of answers are {words} ({figures.interval(level)} {between})."
 
 
@@ -104,7 +105,7 @@ def narrower(reading: NumberReading, text: str) -> list[str]:
     # An end moves away from where the answers lie, a little farther than answers are blurred: one of them if that is enough, else
     # both. The middle of the range stays within it.
     share, metric = reading.range_share(text), reading.declared.metric
-    if metric.axis is None or not _is_blurred(share):
+    if metric.axis is None or not share.is_blurred:
         return []
     choices = [_moved(metric.axis, end, share.blur) for end in number_range.read(text, metric)]
     middle = (share.low + share.high) / 2
@@ -118,13 +119,6 @@ def narrower(reading: NumberReading, text: str) -> list[str]:
         if best:
             return best[:_MOST_NAMED]
     return []
-
-
-def _is_blurred(share: RangeShare) -> bool:
-    """Return whether an interval is wide because answers lie near its ends, and not by chance."""
-    if share.of != "points" or share.least is None or share.most is None:
-        return False
-    return share.most.place - share.least.place >= _MOSTLY * _width(share)
 
 
 def _width(share: RangeShare) -> float:

@@ -33,6 +33,7 @@ _CLOSE = 1e-9  # steps: places so close to a point are the point
 _REACH = 1.96  # standard errors that ramps are chosen for, whatever the level: the estimate does not depend on it
 _STEEP = 3  # times as steep as a ramp: between values scores may rise so fast, because nothing lies there
 _ENOUGH = 20  # reports on the cells whose scores are largest: of fewer, their variance is not known
+_MOSTLY = 0.7  # of the length of an interval, from which on answers near the ends of the range make it long
 _LONGEST = 4  # a ramp is at most so many times shorter than the axis
 
 
@@ -53,6 +54,14 @@ class RangeShare:
     least: Mean | None
     most: Mean | None
     middle: Mean | None = None  # of which `share` is; None where it is that of `least`
+
+    @property
+    def is_blurred(self) -> bool:
+        """Whether the interval is long because answers lie near the ends of the range, and not by chance."""
+        if self.of != "points" or self.least is None or self.most is None:
+            return False
+        low, high = self.interval()
+        return self.most.place - self.least.place >= _MOSTLY * (high - low)
 
     def interval(self, level: float = 0.95, *, target: Target = "population") -> tuple[float, float]:
         """Compute a confidence interval: from the low end for what is surely in the range to the high end for what may be."""

@@ -16,8 +16,6 @@ from deniable_server.http.problem import Problem
 from deniable_server.http.visit import visit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from deniable.declared import Declared
     from deniable_aggregator.answer.question.date_range import DateRange
     from deniable_server.service import App
@@ -47,18 +45,6 @@ def only_parameters(*names: str) -> None:
         allowed = f"parameters are {', '.join(names)}" if names else "there are no parameters"
         near = did_you_mean(unknown[0][:LONGEST_SHOWN], names)
         raise Problem(400, "unknown_parameter", f"{', '.join(unknown)}: there is no such parameter; {allowed}{near}")
-
-
-def choice_asked(
-    name: str,  # of the parameter
-    choices: Collection[str],
-) -> str:
-    """Read a parameter that is one of a few words; empty if it is not given."""
-    text = request.args.get(name, "")
-    if text and text not in choices:
-        text = text[:LONGEST_SHOWN]
-        raise Problem(400, "choice", f"{name} is one of {', '.join(choices)}; this is {text}{did_you_mean(text, choices)}")
-    return text
 
 
 def find_metric(app: App, id_: str) -> Declared:

@@ -782,7 +782,7 @@ def test_each_process_works_under_its_own_user(watched, registry_file, tmp_path)
         entered = {"token": re.search(r'name="token" value="([^"]+)"', form)[1], "key": reading}
         assert browser.post(f"{tells}/login", data=entered, timeout=300).url == f"{tells}/"
         look_after_dead_letters(store)
-        assert json.loads(run(store, "status", "--json"))["workers"] == 1
+        assert eventually(lambda: json.loads(run(store, "status", "--json"))["workers"] == 1)  # its first signs of life follow
         # A revoked key is refused soon, whoever did it, and what it opened is closed.
         revoke_by_both_ways(store, tells, managing)
         assert eventually(lambda: send("plugin").status_code == 401)

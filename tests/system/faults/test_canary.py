@@ -360,7 +360,7 @@ def sign_in(served):
     cookie = {"Cookie": served.last[0].headers["Set-Cookie"].partition(";")[0] + "; canary-cookie-f00d=canary-crumb"}
     for path, expected in (
         ("/", 200),
-        ("/m/page?order=canary-query", 200),
+        ("/m/page?order=canary-query", 400),
         ("/m/page?period=canary-query", 400),
         ("/m/canary-metric", 404),
     ):

@@ -762,6 +762,9 @@ def test_the_command_takes_a_week_and_a_month(url, command):
     """As Python, the addresses and the pages do; rows are of the periods that overlap it."""
     on = date.fromisoformat(day(6)).isocalendar()
     week = f"{on.year}-W{on.week:02}"
+    for text in (f"{week}..", f"..{week}", "..", f"{week}..{week}..{week}"):
+        status, _, error = command(url, "theme", "--range", text)
+        assert (status, f"'{text}' is no range" in error) == (2, True), error
     rows = json.loads(command(url, "theme", "--range", week, "--by", "time", "--json")[1])
     assert rows == Query(url, READ).metric("theme").between(week).by("time").rows()
     assert {period.of(datetime.fromisoformat(row["time"]), "week") for row in rows} == {week}

@@ -297,8 +297,8 @@ def _reports(arguments: argparse.Namespace) -> Query:
         name, value = _pair("--where", text, "a segment with one of its values")
         chosen = chosen.where(**{name: value})
     if arguments.range:
-        first, _, last = arguments.range.partition(_JOINT)
-        return chosen.between(first, last or None)
+        ends = arguments.range.split(_JOINT)
+        return chosen.between(*ends) if all(ends) and len(ends) == 2 else chosen.between(arguments.range)  # noqa: PLR2004 - two times
     return chosen.last(arguments.last) if arguments.last else chosen
 
 

@@ -47,7 +47,8 @@ def _sentence(row: Row, metric: dict[str, Any]) -> str:
         return says
     value, unit = str(row["value"]), str(row["unit"])
     estimate, low, high = figures_of(row, metric, in_sentence=True)
-    interval = f"({100 * float(row['level'] or 0):g}% interval {low} to {high})"
+    name = f"{100 * float(row['level'] or 0):g}% interval"
+    interval = f"({name} {low} to {high})"
     if unit != "share":
         if value not in _MEANS and (side := side_of(row, metric)):
             share = int(value[1:]) if side < 0 else 100 - int(value[1:])
@@ -57,8 +58,7 @@ def _sentence(row: Row, metric: dict[str, Any]) -> str:
     if metric["unit"] != "share":
         words = f"of answers are {_range(value)} {metric['unit']}"
         if row["detected"] is False:
-            level = f"{100 * float(row['level'] or 0):g}% interval"
-            return f"Between {low} and {high} {words} ({level}): many lie near an end of the range."
+            return f"Between {low} and {high} {words} ({name}): many lie near an end of the range."
         return f"{estimate} {words} {interval}."
     return f"\u201c{value}\u201d has a share of {estimate} {interval}."
 

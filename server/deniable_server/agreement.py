@@ -55,8 +55,12 @@ class Agreement:
         """How bad it is that they differ: a file that was refused, or an app that is off, is a fault."""
         if not self.differing:
             return "ok"
-        off = any(each.digest == OFF for each in self.differing)
-        return "fault" if self.fault or off else "warning"
+        return "fault" if self.fault or self.is_off else "warning"
+
+    @property
+    def is_off(self) -> bool:
+        """Whether a process leaves the app off."""
+        return any(each.digest == OFF for each in self.differing)
 
     @property
     def numbers(self) -> dict[str, int]:

@@ -147,6 +147,11 @@ def share_range(ends: tuple[float, float], error: float, joint: str = "to") -> s
     return percent_range(ends, digits.of_share(error), joint)
 
 
+def possible_share_range(ends: tuple[float, float], error: float, joint: str = "to") -> str:
+    """Write the ends of the interval of a share as `share_range`, as far as they are possible."""
+    return share_range(digits.possible_ends(ends), error, joint)
+
+
 def percent_range(ends: tuple[float, float], places: int, joint: str = "to") -> str:
     """Write the ends of an interval in percent, with so many digits after the point."""
     low, high = digits.written_ends((100 * ends[0], 100 * ends[1]), (places, places))

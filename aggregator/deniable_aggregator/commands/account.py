@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from deniable.registry import Registry
     from deniable_aggregator.accounting.crowds.crowd import Crowd
     from deniable_aggregator.accounting.plan import Plan
     from deniable_aggregator.accounting.spend import Spend
@@ -81,7 +82,7 @@ def _account(arguments: Namespace) -> int:
 
     draw = drawing("accounting.plot") if arguments.plot else None  # a missing library is reported before the work
     planned = None if arguments.epsilon else _plan(arguments)
-    if left_out := _ended(arguments) if planned else []:
+    if left_out := _ended(newest(arguments.file or REGISTRY)) if planned and not arguments.metric else []:
         it = "it" if len(left_out) == 1 else "them"
         rule = f"so this leaves {it} out; --metric counts {it} all the same."
         print(f"Collection has ended of {few(left_out)}, {rule}", file=sys.stderr)
@@ -133,18 +134,18 @@ def _plan(arguments: Namespace) -> Plan:
 def _planned(arguments: Namespace, days: int | None, reports: int | None) -> Plan:
     from deniable_aggregator.accounting.plan import plan
 
-    registry, ended = newest(arguments.file or REGISTRY), _ended(arguments)
+    registry = newest(arguments.file or REGISTRY)
+    ended = _ended(registry)
     metrics = arguments.metric or [id_ for id_ in registry.metrics if id_ not in ended]
     if not metrics:
         raise ConfigurationError("collection of all metrics has ended: name with --metric those to count")
     return plan(registry, metrics=metrics, days=days, reports=reports, answers=arguments.answers)
 
 
-def _ended(arguments: Namespace) -> list[str]:
-    """Name the metrics of the registry that are left out: no device reports them any more, and they reserve nothing."""
+def _ended(registry: Registry) -> list[str]:
+    """Name the metrics that are left out unless they are asked for: no device reports them any more, and they reserve nothing."""
     today = datetime.now(UTC).date()
-    metrics = {} if arguments.metric else newest(arguments.file or REGISTRY).metrics
-    return [id_ for id_, metric in metrics.items() if metric.expired(today)]
+    return [id_ for id_, metric in registry.metrics.items() if metric.expired(today)]
 
 
 def _stated(arguments: Namespace) -> list[Spend]:

@@ -156,12 +156,15 @@ def changes(store: Store, registry: Registry) -> dict[tuple[str, int], dict[str,
     return former
 
 
-def broken(store: Store, registry: Registry) -> list[Fault]:
+def broken(
+    registry: Registry,
+    former: Mapping[tuple[str, int], Mapping[str, Record]],  # as of `changes`
+) -> list[Fault]:
     """Return what a registry changed without a new version, in the words in which a reload refuses it."""
     present = {(metric.id, metric.version): metric for metric in registry.definitions}
     return [
         fault
-        for of, records in sorted(changes(store, registry).items())
+        for of, records in sorted(former.items())
         for record in records.values()
         for fault in comparison.faults(comparison.metric_changes(record.metric, present[of]), registry.file)
     ]
@@ -169,7 +172,7 @@ def broken(store: Store, registry: Registry) -> list[Fault]:
 
 def refusal(store: Store, registry: Registry) -> str:
     """Say that reports are refused because of such a change, and what to do; empty if none are."""
-    faults = broken(store, registry)
+    faults = broken(registry, changes(store, registry))
     if not faults:
         return ""
     why = in_a_line(RegistryError(faults))

@@ -45,7 +45,7 @@ def definitions(registry: Registry, store: Store) -> Finding:
         "devices with the old registry are refused (definition_mismatch)"
     )
     remedy = "restore the definition, or raise the version: `deniable registry diff OLD NEW` names what changed"
-    if faults := broken(store, registry):
+    if faults := broken(registry, former):
         remedy = "; ".join(map(str, faults))
     # Once the last period of the former definition is over, no report of it comes.
     return Finding("definitions", "fault" if former else "warning", "; ".join(named), meaning, remedy, registry.app)

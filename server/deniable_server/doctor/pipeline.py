@@ -14,7 +14,7 @@ from deniable.messages.plural import plural
 from deniable_aggregator.counting import faults
 from deniable_aggregator.deletion.erase import Erased
 from deniable_aggregator.publish import release
-from deniable_aggregator.publish.definitions import broken
+from deniable_aggregator.publish.definitions import refusal
 from deniable_aggregator.store import Store
 from deniable_aggregator.store.uploads import health, refused_reports, registries
 from deniable_aggregator.store.uploads.archived import LastRecount
@@ -73,7 +73,7 @@ def checks(
     if source is not None:
         registry, agreement = source.registry, cache(partial(settled, store, source))
         named |= {
-            "registry": lambda: processes(agreement(), app=app, path=source.path, breaks=partial(broken, store, registry)),
+            "registry": lambda: processes(agreement(), app=app, path=source.path, breaks=partial(refusal, store, registry)),
             "signed registry": lambda: signed_registry(app, source.envelope),
             "refused": lambda: refused(registry, store, agree=not agreement().differing),
             "definitions": lambda: definitions(registry, store),
@@ -135,15 +135,14 @@ def processes(
     more = f", and {len(agreement.differing) - _NAMED} more have others" if len(agreement.differing) > _NAMED else ""
     file = agreement.on_disk[:SHOWN] or "unreadable"
     meaning = "what was changed in the file is not in effect there: its reports may be refused, and are published as before"
-    off = any(each.digest == registries.OFF for each in agreement.differing)
-    if off:
+    mend = bool(agreement.fault) and not agreement.is_off and (agreement.reloads or bool(breaks()))
+    if agreement.is_off:
         meaning = (
             "it had a fault when they read it: servers there answer 503 (app_not_served), and workers publish nothing of the app"
         )
-    mend = bool(agreement.fault) and not off and (agreement.reloads or bool(breaks()))
-    if mend:
+    elif mend:
         meaning = f"the file was refused, and the one before is in use: {agreement.fault}"
-    elif agreement.fault and not off:
+    elif agreement.fault:
         meaning = (
             f"the file is valid now; when they read it last, they refused it ({agreement.fault}), and the one before is in use"
         )

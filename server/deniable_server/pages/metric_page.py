@@ -305,7 +305,7 @@ def _order_and_options(measured: Estimates) -> dict[str, Any]:
             {
                 "names": " and ".join(pair.options),
                 "reports": figures.count(pair.n),
-                "between": figures.share_range(digits.possible_ends(pair.interval), pair.stderr),
+                "between": figures.possible_share_range(pair.interval, pair.stderr),
                 "both": figures.share(pair.both, pair.stderr),
                 "linked": pair.p_value is not None and pair.p_value < level,
             }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from deniable.messages.plural import plural_noun
-from deniable_aggregator.answer import digits, figures
+from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.model.shares import Leading
 from deniable_aggregator.inference.leaders import Leaders
 
@@ -105,5 +105,4 @@ def between(
 ) -> str:
     """Write between which shares some values lie, by the intervals of all values together."""
     lows, highs = zip(*(row.simultaneous for row in rows), strict=True)
-    ends = digits.possible_ends((min(lows), max(highs)))
-    return figures.share_range(ends, min(row.stderr for row in rows))
+    return figures.possible_share_range((min(lows), max(highs)), min(row.stderr for row in rows))

@@ -60,13 +60,13 @@ def side(reading: NumberReading, text: str) -> Side:
 
 
 def _share(metric: Metric, share: RangeShare, text: str, level: float) -> str:
-    ends = share.interval(level)
-    error = digits.stderr(ends)
-    words = number_range.read(text, metric).words(metric.unit)
-    between = figures.share_range(digits.possible_ends(ends), error, "and" if share.is_blurred else "to")
+    ends, words = share.interval(level), number_range.read(text, metric).words(metric.unit)
+    error, name = digits.stderr(ends), figures.interval(level)
     if share.is_blurred:  # a point between its ends would be one of the smoothed range
-        return f"Between {between} of answers are {words} ({figures.interval(level)}): many lie near an end of the range."
-    return f"{figures.share(figures.possible(share.share), error)} of answers are {words} ({figures.interval(level)} {between})."
+        between = figures.possible_share_range(ends, error, "and")
+        return f"Between {between} of answers are {words} ({name}): many lie near an end of the range."
+    of_all, between = figures.share(figures.possible(share.share), error), figures.possible_share_range(ends, error)
+    return f"{of_all} of answers are {words} ({name} {between})."
 
 
 def rounding(reading: NumberReading, text: str) -> str:

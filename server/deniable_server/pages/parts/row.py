@@ -9,7 +9,7 @@ from math import isnan, nan
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from deniable.messages.plural import plural
-from deniable_aggregator.answer import digits, figures
+from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.model.number import quantile_name
 from deniable_aggregator.answer.model.rows import unit_of
 from deniable_aggregator.answer.model.series import Trend
@@ -232,7 +232,7 @@ def _share(row: ValueEstimate) -> str:
 
 
 def _between(row: ValueEstimate) -> str:
-    return figures.share_range(digits.possible_ends(row.interval), row.stderr)
+    return figures.possible_share_range(row.interval, row.stderr)
 
 
 def _estimate(row: ValueEstimate) -> Estimate:

@@ -313,9 +313,7 @@ class _Writer:
         elif is_wide and state == "alike":
             state, words, by = "few", _FEW, ""
         error = digits.stderr(interval)
-        between = (
-            figures.share_range(digits.possible_ends(interval), error) if self.measure.is_share else self.measure.ends(interval)
-        )
+        between = figures.possible_share_range(interval, error) if self.measure.is_share else self.measure.ends(interval)
         return SegmentRow(
             name,
             cell,

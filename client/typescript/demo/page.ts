@@ -14,6 +14,9 @@ import { count, influence, type Counted } from "./count.js";
 import registry from "./registry.js";
 
 const OTHERS = 2000;
+/** How often a server is asked whether it has counted the visitor, and how long it is given between two questions. */
+const TRIES = 120;
+const PAUSE_MS = 500;
 /** What the simulated others would truly say, in parts of all. */
 const TRUTH: { readonly [metric: string]: readonly number[] } = {
   "policy.read": [0.85, 0.15],
@@ -86,6 +89,7 @@ function served(dsn: string): Crowd {
   const store = new MemoryStore();
   const counts = { sent: 0, rejected: 0, dropped: {} };
   const sender = new Sender(readDsn(dsn), store, counts, () => true, Date.now, (input, init) => fetch(input, init));
+  let people = 0; // who are counted, and the visitor, whose reports a worker counts a moment after they were accepted
   return {
     async add(reports) {
       await store.transact((state) => {
@@ -96,9 +100,18 @@ function served(dsn: string): Crowd {
         }
       });
       await sender.flush();
+      people += 1;
     },
     async counted() {
-      return (await fetch("estimates.json")).json() as Promise<{ [metric: string]: Counted }>;
+      for (let tried = 1; ; tried++) {
+        const counted = (await (await fetch("estimates.json")).json()) as { [metric: string]: Counted };
+        const fewest = Math.min(...Object.values(counted).map(({ n }) => n));
+        if (fewest >= people || tried === TRIES) {
+          people = fewest;
+          return counted;
+        }
+        await new Promise((later) => setTimeout(later, PAUSE_MS));
+      }
     },
   };
 }

@@ -17,7 +17,7 @@ from deniable_aggregator.store.uploads import batch
 from deniable_aggregator.store.uploads.batch import Admitted, Opened
 
 LAYOUT = Layout(1, 64, "bits")
-UNTIL = datetime(2030, 1, 2, 12, tzinfo=UTC)
+UNTIL = datetime(2130, 1, 2, 12, tzinfo=UTC)
 
 
 @pytest.fixture(params=EVERY)

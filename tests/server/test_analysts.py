@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from itertools import takewhile
-from time import time
 
 import numpy as np
 import pytest
@@ -320,8 +319,8 @@ def test_what_is_not_closed_is_not_asked_about(few):
     count(few, {"macos": 40}, BEFORE)
     count(few, {"beos": 500})
     refused += [post(few), post(few, period=BEFORE)]
-    midnight = time() // 86_400 * 86_400
-    Publisher(few.store, few.app.registry).publish(midnight + 2.2 * 86_400)  # BEFORE is over by then, TODAY is not
+    begun = period.bounds(TODAY, "day")[0].timestamp()
+    Publisher(few.store, few.app.registry).publish(begun + 2.2 * 86_400)  # BEFORE is over by then, TODAY is not
     refused += [post(few, period=BEFORE)]
     page = {answer.get_data(as_text=True).partition('"instance"')[0] for answer in refused}
     assert (len(page), refusal(refused[0])) == (1, (404, "nothing_published"))

@@ -275,7 +275,7 @@ def test_metrics_stand_by_what_happened(app, client):
     words = re.search(r'<span class="up">▲ (rose by .* points)</span><br>14 to 21 Nov 2026', html)[1]
     assert f"“yes” {words}, from 14 November to 21 November 2026." in client.get("/m/ui.dark").get_data(as_text=True)
     assert f'<p class="headline" dir="auto">ui.dark: “yes” {words}, 14 to 21 Nov 2026</p>' in html
-    assert "No change since 14 Nov<br>Too few days for a trend" in html
+    assert re.search("No change since 14 Nov(?: 2026)?<br>Too few days for a trend", html)
     for state, ids in by_group.items():
         assert re.findall(r'<h3><a href="/m/([^"]+)"', client.get(f"/?state={state}").get_data(as_text=True)) == ids
     rows, name = table(client, "/overview.csv")
@@ -326,7 +326,7 @@ def test_a_trend_counts_as_a_change(app, client):
     assert f"On average “yes” {words}, from 1 November to 21 November 2026. Sizes are 95% intervals. {ALONE}" in page
     assert "No change beyond chance from 14 November to 21 November 2026: " in page
     assert 'class="flag"' not in html  # nothing happened at one time
-    assert "No change since 14 Nov<br>No trend since 1 Nov" in html
+    assert re.search("No change since 14 Nov(?: 2026)?<br>No trend since 1 Nov", html)
     rows, _ = table(client, "/overview.csv")
     (dark,) = [row for row in rows if row["metric"] == "ui.dark"]
     assert (dark["state"], dark["trend_value"], float(dark["trend_p_holm"]) < 0.05) == ("changed", "yes", True)

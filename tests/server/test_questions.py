@@ -84,6 +84,7 @@ def test_what_is_withheld_looks_as_the_page_shows_it(serve, capsys):
 def test_each_question_has_its_answer(server, capsys):
     """Each example of the page runs as it stands, but for the address, the key and the days; and its intervals hold the truth."""
     names = {"https://telemetry.example.org": server, "rk_...": READ} | {name: day(ago) for name, ago in DATES.items()}
+    names[".last(2)"] = f'.between("{day(1)}", "{day(0)}")'  # the same, but for a day that begins meanwhile
     space, answers = {}, []
     for block in BLOCKS:
         # In one pass: on some days a date of ours is one of the page's as well.

@@ -493,8 +493,8 @@ def test_an_undecided_experiment_says_what_it_takes(three):
     )
     html = three.http.get("/m/theme/experiment?value=dark").get_data(as_text=True)
     assert all(
-        f"{arm} against arm=control: {says}" in html
-        for arm, says in (("arm=large", large["says"]), ("arm=larger", larger["says"]))
+        f"{arm} compared with control: {says}" in html
+        for arm, says in (("Arm large", large["says"]), ("Arm larger", larger["says"]))
     )
     for number, state in ((large["more"], True), (large["more"] // 8, False)):
         assert (_power(three, 3200 + number) > 0.8) is state

@@ -100,9 +100,10 @@ def of_series(series: Series) -> str:
 
 
 def of_segments(measured: Measurement, table: SegmentTable | None) -> str:
-    """Write the segments: a line for each, with its difference from the base."""
+    """Write the segments: a line for each answer of each, the shown answer first, with its difference from the base."""
     alike = (measured.id, measured.version, *_days(measured.days), measured.level)
-    lines = [(name, row.name, table.value, *row.numbers) for name, rows in table.groups for row in rows] if table else []
+    tested = table.tested if table else ()
+    lines = [(name, row.name, value, *row.numbers) for value, groups in tested for name, rows in groups for row in rows]
     return _file((*(each for each in _ALIKE if each != "segment"), *_SEGMENTS), ((*alike, *line) for line in lines))
 
 

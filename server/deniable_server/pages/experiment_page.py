@@ -149,7 +149,7 @@ def _arm(answer: ExperimentAnswer, course: ArmCourse, metric: Metric) -> ArmView
         scale=scale,
         rows=tuple(_rows(answer, comparison, scale, arm, row)),
         p_value=row.p_holm if row.differs else None,
-        verdict=f"{comparison.b.name} against {comparison.a.name}: {course.verdict.says}",
+        verdict=f"{figures.beginning(figures.group(comparison.b.name))} compared with {answer.base}: {course.verdict.says}",
         followed=row.label,
         others=tuple(other.label for other in comparison.differences if other.value is not False and other.label != row.label),
     )

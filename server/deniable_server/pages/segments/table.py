@@ -70,6 +70,10 @@ class SegmentRow:
         return self.state in ("more", "less")
 
 
+Groups = tuple[tuple[str, tuple[SegmentRow, ...]], ...]
+"""Of each dimension its rows, those with the most reports first."""
+
+
 class SegmentGroup(NamedTuple):
     """The values of a dimension."""
 
@@ -93,11 +97,12 @@ class SegmentTable:
     scale: Scale
     says: tuple[str, ...]  # of each dimension what differs, in words
     overall: SegmentRow  # all reports
-    groups: tuple[tuple[str, tuple[SegmentRow, ...]], ...]  # of each dimension its rows
+    groups: Groups  # of each dimension its rows
     unit: str  # of differences
     together: int = 1  # answers that are tested together
     columns: tuple[str, ...] = ()  # the segments that are published, if all of their answers have room in one table
     answers: tuple[tuple[str, tuple[SegmentRow, ...]], ...] = ()  # each answer, with its row of each of these segments
+    tested: tuple[tuple[str, Groups], ...] = ()  # each answer that is tested, as `value` has it, with its rows
 
     def listed(self, *, everything: bool) -> list[SegmentGroup]:
         """Return the values of each dimension with the most reports, or all of them. The base is always among them."""
@@ -143,10 +148,8 @@ def table(
     differences = differing(dimensions, metric.scale)
     name_of = value or (differences[0].row["value"] if differences else tested[0])
     answer = answers[name_of]
-    listed = {each.name: each.of(name_of) for each in dimensions}
-    bases = {each.name: each.base for each in dimensions}
     first, last = date_range.read(days, datetime.now(UTC)).names(version.length)
-    scale = _scale(measured, answer.interval, [each for own in listed.values() for each in own])
+    scale = _scale(measured, answer.interval, [row for each in dimensions for row in each.of(name_of)])
     measure = Measure(measured.number is None, metric.unit, metric.scale, range_of(metric), name_of in QUANTILE_NAMES)
     writer = _Writer(version, measure, scale, 1 - measured.level)
     overall = {
@@ -157,15 +160,9 @@ def table(
         "n": measured.n,
         "state": "published",
     }
-    groups = {
-        name: tuple(
-            sorted(
-                (writer.row(each, f"{name}={each['']}", is_base=each[""] == bases[name]) for each in own), key=lambda row: -row.n
-            )
-        )
-        for name, own in listed.items()
-    }
-    cells = [row.cell for own in groups.values() for row in own if row.reports]
+    by_answer = {each: writer.groups(dimensions, each) for each in dict.fromkeys([name_of, *tested])}
+    groups = by_answer[name_of]
+    cells = [row.cell for _, own in groups for row in own if row.reports]
     others_lead = _others_lead(measured, [version.between(cell, first, last) for cell in cells], cells)
     noun = "option" if metric.kind.options else "answer"
     alone = [each.name for each in dimensions if any(row.get("difference") is not None for row in each.rows)]
@@ -179,18 +176,19 @@ def table(
             filter(None, (chosen, *([] if chosen and not differences else writer.says(answer.label, groups)), others_lead))
         ),
         overall=writer.row(overall, "", is_base=False),
-        groups=tuple(groups.items()),
+        groups=groups,
         unit=", in points" if measure.is_share else "",
         together=len(tested),
         columns=tuple(map(figures.group, cells)) if len(tested) > 1 and len(cells) <= _MOST_COLUMNS else (),
-        answers=tuple((answers[each].label, _answer_of(writer, dimensions, each, cells)) for each in tested),
+        answers=tuple((answers[each].label, _of_cells(by_answer[each], cells)) for each in tested),
+        tested=tuple(by_answer.items()),
     )
 
 
-def _answer_of(writer: _Writer, dimensions: Sequence[Dimension], answer: str, cells: Sequence[str]) -> tuple[SegmentRow, ...]:
-    """Describe one answer of each published segment."""
-    of = {f"{each.name}={row['']}": (row, row[""] == each.base) for each in dimensions for row in each.of(answer)}
-    return tuple(writer.row(row, cell, is_base=is_base) for cell in cells for row, is_base in [of[cell]])
+def _of_cells(groups: Groups, cells: Sequence[str]) -> tuple[SegmentRow, ...]:
+    """Return the rows of these cells."""
+    rows = {row.cell: row for _, own in groups for row in own}
+    return tuple(rows[cell] for cell in cells)
 
 
 def tested_of(measured: Estimates, answers: Mapping[str, Answer], value: str) -> list[str]:
@@ -293,6 +291,14 @@ class _Writer:
         """Return the nearest cell around a withheld one that is published; empty if that is all reports."""
         return next((each for each in self.version.breakdown.coarser(cell) if each in self.version.cells), "")
 
+    def groups(self, dimensions: Sequence[Dimension], answer: str) -> Groups:
+        """Describe one answer of all segments."""
+        rows = {
+            each.name: [self.row(row, f"{each.name}={row['']}", is_base=row[""] == each.base) for row in each.of(answer)]
+            for each in dimensions
+        }
+        return tuple((name, tuple(sorted(own, key=lambda row: -row.n))) for name, own in rows.items())
+
     def row(self, answered: Mapping[str, Any], cell: str, *, is_base: bool) -> SegmentRow:
         """Describe one segment."""
         name = answered[""]
@@ -346,11 +352,11 @@ class _Writer:
     def _signed(self, ends: tuple[float, float]) -> str:
         return self.measure.signed(ends).removesuffix(" points")  # the head of the column has the unit
 
-    def says(self, label: str, groups: Mapping[str, Sequence[SegmentRow]]) -> Iterator[str]:
+    def says(self, label: str, groups: Groups) -> Iterator[str]:
         """Say of each dimension which segments differ from the base; of those in which none does, in one sentence."""
         subject = figures.quoted(label) if self.measure.is_share else f"The {label.lower()}"
         alike = []
-        for name, listed in groups.items():
+        for name, listed in groups:
             base = next((row for row in listed if row.state == "base"), None)
             if base is None or not any(row.state in ("more", "less", "alike") for row in listed):
                 continue  # none is compared with it

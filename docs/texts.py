@@ -60,7 +60,8 @@ def _reasons() -> str:
         lines += [f"## {title}", "", f"| {column} | what happened | what to do |", "|---|---|---|"]
         named: dict[reasons.Reason, list[str]] = {}
         for name, reason in group.items():
-            named.setdefault(reason, []).append(f"`{name}`")
+            field = "clipped" if group is reasons.INSTEAD and name != "undeclared" else name  # `flush` counts these alike
+            named.setdefault(reason, []).append(f"`{field}`")
         lines += [f"| {', '.join(names)} | {reason.happened} | {_to_do(reason)} |" for reason, names in named.items()]
         lines.append("")
     return "\n".join(lines)

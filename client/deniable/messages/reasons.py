@@ -173,7 +173,7 @@ INSTEAD: Mapping[str, Reason] = {
         "record shorter texts, or raise `max_length` in metrics.toml",
     ),
 }
-"""Why what was reported is not what was recorded, by the field of `flush` that counts it."""
+"""Why what was reported is not what was recorded. `flush` counts undeclared answers, and all others as clipped."""
 
 LOSSES: Mapping[str, Reason] = {
     "purged": Reason(

@@ -17,7 +17,7 @@ from deniable_aggregator.store.server.replicas import LOOK
 from deniable_aggregator.store.server.servers import primary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from redis.connection import ConnectionPool
 
@@ -59,15 +59,19 @@ class Script:
         self,
         client: redis.Redis,
         *names: str,  # Its parts, files in `lua` without their suffix. All but the last are functions that the last one calls.
+        check: Callable[[], None] | None = None,  # made before a server is given the text: it is new, or was started again
     ) -> None:
         self._text, self._sha = _read(names)
         self._client = client
+        self._check = check
 
     def __call__(self, keys: Sequence[str], args: Sequence[Any], *, replicas: Replicas | None = None) -> Any:
         """Run the script with keys of one app: see `ask`."""
         try:
             return ask(self._client, keys[0], "EVALSHA", self._sha, len(keys), *keys, *args, replicas=replicas)
         except redis.exceptions.NoScriptError:  # the server does not know its text yet
+            if self._check:
+                self._check()
             return ask(self._client, keys[0], "EVAL", self._text, len(keys), *keys, *args, replicas=replicas)
 
     def together(

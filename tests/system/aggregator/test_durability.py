@@ -16,6 +16,7 @@ from deniable.errors import ConfigurationError
 from deniable_aggregator.store import Store, Upload, connect
 from deniable_aggregator.store.server import embedded
 from deniable_aggregator.store.server.durability import Durability, _warn
+from deniable_aggregator.store.uploads import together
 
 
 @pytest.fixture(params=["redis-server", "wheel"])
@@ -143,6 +144,25 @@ def test_a_store_is_looked_at_again(start, monkeypatch):
     monkeypatch.setattr(time, "monotonic", lambda: now + 61)
     with pytest.raises(redis.RedisError):
         append(store, "another")
+
+
+def test_a_store_that_was_started_again_is_looked_at_before_an_upload(executable):
+    """If it keeps less than before, not a single upload is appended, also if many are appended together."""
+    folder = Path("/tmp", f"d{time.monotonic_ns() % 10**9}")
+    try:
+        with embedded.open_store(directory=folder, executable=executable, durability="everysec") as server:
+            client = connect(server.url)
+            store = Store(client, "shop", Durability("everysec"))
+            assert append(store) == "appended"
+        with embedded.open_store(directory=folder, executable=executable, durability="memory") as again:
+            assert again.url == server.url
+            uploads = [(store, Upload(b"entry", key=key, remember=b"answer", cap=10, ttl=60)) for key in ("b", "c", "d")]
+            for sent in (uploads, uploads[:1], uploads):
+                assert all("set appendonly yes" in str(each) for each in together.append(sent))
+            assert client.exists("{shop}:reports") == 0
+            client.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_memory_keeps_nothing(executable):

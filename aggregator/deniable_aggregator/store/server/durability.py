@@ -36,7 +36,7 @@ log = logging.getLogger("deniable.store")
 
 _ASKED = ("maxmemory-policy", "appendonly", "appendfsync")
 _FSYNC = {"everysec": ("everysec", "always"), "always": ("always",), "replicated": ("everysec", "always")}
-_SECONDS = 60.0  # for which a check is valid: a restarted store may have other settings
+_SECONDS = 60.0  # for which a check is valid: somebody may change the settings while the store runs
 
 
 class Durability:
@@ -58,9 +58,11 @@ class Durability:
     def ensure(
         self,
         client: redis.Redis,  # the server
+        *,
+        anew: bool = False,  # whether the server was started since the last check
     ) -> None:
         """Check a server of the store, at most once a minute; raise an error if it does not keep the promise."""
-        if time.monotonic() < self._good_until.get(client, 0.0):
+        if not anew and time.monotonic() < self._good_until.get(client, 0.0):
             return
         try:
             self.check(client)

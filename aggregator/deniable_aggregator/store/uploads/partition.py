@@ -132,8 +132,8 @@ class Partition:
         self.archived = Archived(client, name)
         self._seen = Seen(client, name)
         self._fix = self.script("fix")
-        self._append = self.script("limit", "seen", "enter", "append")
-        self._admit = self.script("enter", "admit")
+        self._append = Script(client, "limit", "seen", "enter", "append", check=self._ensure_anew)
+        self._admit = Script(client, "enter", "admit", check=self._ensure_anew)
         self._commit = self.script("own", "filed", "gone", "add", "note", "commit")
         self._seal = self.script("seal")
         self._bury = self.script("enter", "bury")
@@ -231,6 +231,11 @@ class Partition:
         """Check regularly that the partition's server keeps the promised durability."""
         if self._durability:
             self._durability.ensure(primary(self._client, self.stream))
+
+    def _ensure_anew(self) -> None:
+        """Check it at once: the server does not know our script, so it was started again and may have other settings."""
+        if self._durability:
+            self._durability.ensure(primary(self._client, self.stream), anew=True)
 
     def recall(
         self,

@@ -12,6 +12,7 @@ from threading import Event, Thread
 
 import numpy as np
 import pytest
+from machines import wait
 from registries import metric_toml
 
 from deniable.commands.entry import main
@@ -130,7 +131,7 @@ def test_sums_that_fill_the_store(shop, upload, capsys, monkeypatch):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert shop.store.backlog() == 3
-        assert health.read(shop.store).workers == 1
+        wait(lambda: health.read(shop.store).workers == 1, 300)
         findings = doctor(capsys, monkeypatch)
         assert (findings["memory"]["status"], findings["chores"]["status"]) == ("fault", "fault")
         assert "held up by memory" in findings["chores"]["seen"]

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pytest
 import redis
+from machines import wait
 
 from deniable.limits.allowance import MICRO
 from deniable.registry.tables import Analysts
@@ -41,8 +42,7 @@ def test_many_processes_append_one_chain(store_url, real_redis):
     command = [sys.executable, "-c", APPENDING, store_url, str(appends)]
     started = [subprocess.Popen([*command, str(process)]) for process in range(count)]
     try:
-        for _ in range(count):
-            assert real_redis.blpop(["ready"], 300)
+        wait(lambda: real_redis.llen("ready") == count, 300)
         real_redis.rpush("go", *range(count))
         assert [process.wait(300) for process in started] == [0] * count
     finally:

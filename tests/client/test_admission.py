@@ -189,6 +189,9 @@ def test_segments_put_devices_into_groups():
     assert id_ == "m2"
     assert words.endswith("have 4913 combinations, and 4096 are allowed: use fewer segments, or fewer values")
     assert reasons(registry, Caps(segments=4913)) == []
+    # One with exactly as many as are allowed takes all room, so that a further segment has none.
+    more = parse(written(*keys, {"period": '"month"', "segments": ["more"]}, head=f'[segments]\n{names}more = ["a", "b"]\n'))
+    assert [id_ for id_, _ in reasons(more, Caps(segments=4913))] == ["m3"]
     pair = parse(written(*[{"period": '"month"', "segments": [f"s{n}"]} for n in range(2)], head=f"[segments]\n{names}"))
     few = Caps(segments=20)
     assert reasons(parse(written(keys[0], head=f"[segments]\n{names}")), few) == []

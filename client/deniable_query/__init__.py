@@ -90,9 +90,9 @@ class Query:
         """Break rows down by ``"time"`` and by segments; and by value, unless only numbers of reports are wanted."""
         return self._with(dimensions=[*dimensions, *["value"] * (values and "value" not in dimensions)])
 
-    def between(self, first: str | date, last: str | date | None = None) -> Query:
+    def between(self, first: str | date, last: str | date = "") -> Query:
         """Ask about the periods that overlap a day, a week or a month in UTC, two of them and the time between, or two times."""
-        return self._with(date_range=time_text(first) if last is None else [time_text(first), time_text(last)])
+        return self._with(date_range=time_text(first) if last == "" else [time_text(first), time_text(last)])
 
     def last(self, days: int | str) -> Query:
         """Ask about the periods that overlap the last days, today included: 30, ``"30d"``, or for twelve weeks ``"12w"``."""

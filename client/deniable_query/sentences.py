@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from deniable_query import digits
@@ -16,6 +17,7 @@ _MOST = 4  # rows; of more the table says it better
 _MOST_DIFFERENT = 3  # differences that are said, the clearest first
 _MOST_NAMED = 8  # other differences, by their names alone
 _JOINT = ".."
+_BASE = "it is the base"  # why a row has no difference that could have none
 _MEANS = {"mean": "The mean", "geometric_mean": "The geometric mean", "p50": "The median"}
 
 
@@ -28,6 +30,12 @@ def sentences(answer: Answer) -> list[str]:
     metrics = {each["id"]: each for each in answer.metrics}
     says = [f"{prefix_of(row, segments)}{_sentence(row, metrics[str(row['metric'])])}" for row in rows]
     return list(dict.fromkeys(says))  # several rows of a group may say together that they detect nothing
+
+
+def reasons(answer: Answer) -> list[str]:
+    """Say why rows tell nothing, if they have one reason for it."""
+    different = {str(row["reason"]) for row in answer.rows if row.get("reason") and row["reason"] != _BASE}
+    return [f"{reason[:1].upper()}{reason[1:]}." for reason in different] if len(different) == 1 else []
 
 
 def segments_of(answer: Answer) -> list[str]:
@@ -50,10 +58,11 @@ def _sentence(row: Row, metric: dict[str, Any]) -> str:
     name = f"{100 * float(row['level'] or 0):g}% interval"
     interval = f"({name} {low} to {high})"
     if unit != "share":
-        if value not in _MEANS and (side := side_of(row, metric)):
+        if value not in _MEANS and (side := side_of(row, metric) or _end_of(row, metric)):
             share = int(value[1:]) if side < 0 else 100 - int(value[1:])
             return f"At least {share}% of answers are {estimate} {interval}."
-        start = f"{_MEANS[value]} is" if value in _MEANS else f"{int(value[1:])}% of answers are at most"
+        # At least: many answers may be this very number.
+        start = f"{_MEANS[value]} is" if value in _MEANS else f"At least {int(value[1:])}% of answers are at most"
         return f"{start} {estimate} {interval}."
     if metric["unit"] != "share":
         words = f"of answers are {_range(value)} {metric['unit']}"
@@ -61,6 +70,13 @@ def _sentence(row: Row, metric: dict[str, Any]) -> str:
             return f"Between {low} and {high} {words} ({name}): many lie near an end of the range."
         return f"{estimate} {words} {interval}."
     return f"\u201c{value}\u201d has a share of {estimate} {interval}."
+
+
+def _end_of(row: Row, metric: dict[str, Any]) -> int:
+    """Return at which end of the range a quantile is, as one of whole numbers may be: -1 the least, 1 the greatest, 0 neither."""
+    least, most = metric.get("range") or (-inf, inf)
+    estimate = float(row["estimate"] or 0)
+    return int(estimate >= most) - int(estimate <= least)
 
 
 def _unresolved(row: Row) -> str:

@@ -332,6 +332,10 @@ def test_an_address_with_a_path_is_told(url):
             lambda query: query.between(None, "2026-11-01"),
             "between() takes a day, week, month or time, such as '2026-W47'; this is None",
         ),
+        (
+            lambda query: query.between("2026-11-01", None),
+            "between() takes a day, week, month or time, such as '2026-W47'; this is None",
+        ),
         (lambda query: query.metric(["theme"]), "metric() takes ids, such as 'ui.theme', one or several; this is ['theme']"),
         (
             lambda _: Query("https://rk_secret@telemetry.example.org/shop", "rk_x").metrics(),
@@ -368,7 +372,7 @@ def test_an_address_with_a_path_is_told(url):
             ),
         ),
     ],
-    ids=["last", "between", "metric", "address", "question", "key", "by", "address alone", "segments", "unnamed"],
+    ids=["last", "between", "one end", "metric", "address", "question", "key", "by", "address alone", "segments", "unnamed"],
 )
 def test_a_mistake_in_a_call_is_told_before_anything_is_asked(ask_, words):
     """Rule and value, as one kind of error, whatever was written in place of a text."""
@@ -611,7 +615,7 @@ def test_the_command_prints_the_sentences_and_a_table(url, command):
         ("theme", ("--value", "dark", "--level", "0.8"), r"“dark” has a share of [\d.]+% \(80% interval .*\)\."),
         ("theme", ("--value", "dark", "--by", "platform"), r"platform=linux: “dark” has a share of [\d.]+% .*"),
         ("wait", ("--value", "p50"), r"The median is [\d.]+ ms \(95% interval [\d.]+ ms to [\d.]+ ms\)\."),
-        ("wait", ("--value", "p75"), r"75% of answers are at most [\d.]+ ms .*"),
+        ("wait", ("--value", "p75"), r"At least 75% of answers are at most [\d.]+ ms .*"),
         ("wait", ("--value", "p90"), r"800 reports do not resolve the 90% quantile\."),
         (
             "wait",
@@ -1179,3 +1183,37 @@ def test_a_difference_whose_interval_holds_none_is_explained():
     sure = Answer([row | {"diff_low_all": 0.01}], [], [{"scale": "linear"}], trial=False)
     assert len(_about_differences(sure)) == 1
     assert _about_differences(Answer([{"p_holm": None}], [], [{"scale": "linear"}], trial=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (("--value", "zz"), 2, "These reports tell no answer that the query asks for."),
+        (
+            ("--compare", "previous", "--last", "3d"),
+            0,
+            "Answers that are searched for are not compared: each side finds its own.",
+        ),
+    ],
+)
+def test_of_a_search_that_tells_nothing_the_first_line_says_why(serve, command, words, status, says):
+    """Also if reports came; without an answer the status is 2."""
+    site = serve(
+        registry_toml(
+            metric_toml("site", type="string", discover=True, epsilon=8, max_length=2),
+            publication={"trial": True, "grace": "30d"},
+        )
+    )
+    send(site, "site", ["ab"] * 3000, day(0))
+    send(site, "site", ["ab"] * 3000, day(4))
+    site.drain()
+    with listening(site.flask) as url:
+        got, out, _ = command(url, "site", *words)
+        every = command(url, "site")[1]
+        overview = site.http.get("/").get_data(as_text=True)
+    assert (got, out.splitlines()[0]) == (status, says)
+    # However many periods there are, no page says that more of them are needed.
+    not_followed = "Answers that are searched for are not followed over time"
+    assert f"{not_followed}.\n" in every
+    assert not_followed in overview
+    assert not re.search("closed periods|What changed is said once", f"{every}{overview}")

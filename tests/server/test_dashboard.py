@@ -1305,7 +1305,7 @@ def test_a_distribution_in_words_and_picture(numbers):
     html = client.get("/m/startup").get_data(as_text=True)
     median = next(each for each in headers["quantiles"] if each["share"] == 0.5)
     assert 450 < median["value"] < 550
-    assert html.index("Half of the answers are below ") < html.index('"values">Where the answers lie') < html.index("<dt>Median")
+    assert html.index("The median is ") < html.index('"values">Where the answers lie') < html.index("<dt>Median")
     assert html.index("<dt>Median") < html.index("<dt>Geometric mean") < html.index("<dt>Mean") < html.index("<dt>Sum over")
     rows = Rows(html.partition("quantiles")[2]).rows
     assert [row[0] for row in rows] == [
@@ -1325,7 +1325,7 @@ def test_a_distribution_in_words_and_picture(numbers):
     rows, _ = table(client, "/m/startup/values.csv")
     assert [row["value"] for row in rows][:4] == ["geometric_mean", "mean", "sum", "p05"]
     assert {row["unit"] for row in rows} == {headers["unit"]} != {""}
-    assert re.search(r'<p class="headline" dir="auto">Half of the answers are below \d+\u202fms, and one in ten is above ', html)
+    assert re.search(r'<p class="headline" dir="auto">The median is \d+\u202fms, and at most one answer in ten is above ', html)
     assert re.search(
         r"The median lies between \d+ and \d+\u202fms.*The geometric mean is \d+\u202fms \(\d+ to \d+\u202fms\)\.", html
     )
@@ -1350,7 +1350,7 @@ def test_ordered_answers_and_sets(numbers):
     """An ordinal tells its median and mean position; a set how many options people chose, and which together."""
     client = numbers.test_client()
     mood = client.get("/m/mood").get_data(as_text=True)
-    assert "Half are at or below <bdi>fair</bdi>" in mood
+    assert "<h3>The median is <bdi>fair</bdi></h3>" in mood
     assert "The mean position is 2.0" in mood
     used = client.get("/m/used").get_data(as_text=True)
     assert "options in an answer, on average" in used
@@ -1374,7 +1374,7 @@ def test_ordered_answers_and_sets(numbers):
 @pytest.mark.parametrize(
     ("page", "words"),
     [
-        ("startup", r"Half of the answers are below \d+\u202fms, and one in ten is above \d+\u202fms"),
+        ("startup", r"The median is \d+\u202fms, and at most one answer in ten is above \d+\u202fms"),
         ("session", r"The mean is [56]\d(\.\d)?\u202fmin \(95% interval [56]\d(\.\d)? to [56]\d(\.\d)?\u202fmin\)"),
         ("rating", r"The mean is position \d\.\d+ \(95% interval \d\.\d+ to \d\.\d+\)"),
         (

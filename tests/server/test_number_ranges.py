@@ -155,7 +155,8 @@ OUTSIDE = "answers of wait are 0 to 1000 ms, and {} has {} of them: let an end l
         ("5..2", "'5..2' has its ends in the wrong order: write 2..5, above 2 and at most 5"),
         ("200..200", "'200..200' has nothing in it, for it is above 200 and at most 200: end it above 200, or leave one end out"),
         *((word, f"{RULE}{word!r}") for word in ("..", "0..x", "1..2..3", "..nan", "1e400..", "x..")),
-        *((word, OUTSIDE.format(repr(word), "none")) for word in ("..-1", "1000..")),
+        ("1000..", OUTSIDE.format("'1000..'", "none")),
+        ("..-1", "answers of wait are 0 to 1000 ms; smaller ones were reported as 0: write ..0 for these"),
         ("-5..1000", OUTSIDE.format("'-5..1000'", "all")),
     ],
 )
@@ -215,6 +216,16 @@ def test_a_range_above_the_least_number_says_how_to_count_it(shop):
     assert share["note"].startswith("It leaves out answers of 0 ms: to count them, ask for ..500. Answers within ")
     (both,) = rows(shop, metrics=["wait"], filters=within("..500"))
     assert "leaves out" not in both["note"]
+
+
+def test_a_number_below_the_range_is_asked_for_as_its_least_one(shop):
+    """So each advice is one that works."""
+    words = "; smaller numbers than 0 were reported as this, and a range of wait is written 0.. for more than 0, and ..0 for at "
+    headers = {"Authorization": f"Bearer {READ}"}
+    for word, status in (("-3", 400), ("..0", 200), ("0..", 200)):
+        answer = shop.http.post("/api/v1/query", json={"metrics": ["wait"], "filters": within(word)}, headers=headers)
+        assert answer.status_code == status
+        assert status == 200 or answer.get_json()["detail"].endswith(f"{words}most that")
 
 
 @pytest.mark.parametrize("word", [">30", "30", "\u2265 30"])

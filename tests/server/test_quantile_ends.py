@@ -47,14 +47,14 @@ MEDIAN, NINE = (0.5, 0.11, (0.0, 0.32)), (0.9, 6.4, (5.2, 7.9))
     ("quantiles", "words"),
     [
         ((MEDIAN,), "At least half of the answers are at most 0.32 EUR"),
-        ((MEDIAN, NINE), "At least half of the answers are at most 0.32 EUR, and one in ten is above 6.4 EUR"),
+        ((MEDIAN, NINE), "At least half of the answers are at most 0.32 EUR, and at most one answer in ten is above 6.4 EUR"),
         (
             (MEDIAN, (0.9, 0.2, (0.0, 0.41))),
             "At least half of the answers are at most 0.32 EUR, and at least nine in ten are at most 0.41 EUR",
         ),
         (
             ((0.5, 20.2, (17.1, 23.3)), (0.9, 39.8, (38.2, 40.0))),
-            "Half of the answers are below 20 EUR, and at least one in ten is at least 38.2 EUR",
+            "The median is 20 EUR, and at least one in ten is at least 38.2 EUR",
         ),
     ],
 )
@@ -72,7 +72,7 @@ def test_every_surface_says_the_same():
     # Each row has the digits of its own band.
     assert [(row.value, row.words) for row in view.quantiles] == [
         ("≤ 0.32\u202fEUR", "50% or more are here or below"),
-        ("6.4\u202fEUR", "one in ten is above"),
+        ("6.4\u202fEUR", "at most one in ten is above"),
     ]
     metric = {"id": "fine", "unit": "EUR", "scale": "linear", "range": [0.0, 40.0]}
     row = {"metric": "fine", "value": "p75", "unit": "EUR", "estimate": 0.11, "low": 0.0, "high": 0.32, "level": 0.95, "n": 9}
@@ -89,6 +89,51 @@ def test_every_surface_says_the_same():
         "The median is at most 0.32 EUR (95% interval 0.00 EUR to 0.32 EUR).",
         "The mean is 0.11 EUR (95% interval 0.00 EUR to 0.32 EUR).",
     ]
+
+
+@pytest.mark.parametrize(
+    ("median", "nine", "says", "words"),
+    [  # of people with so many pets, or fines
+        (1.0, 3.0, "The median is 1 EUR, and at most one answer in ten is above 3 EUR", "at most one in ten is above"),
+        (40.0, 40.0, "At least half of the answers are 40 EUR", "10% or more are here"),
+        (0.0, 0.0, "At least half of the answers are 0 EUR", "90% or more are here"),
+        (
+            0.0,
+            3.0,
+            "At least half of the answers are 0 EUR, and at most one answer in ten is above 3 EUR",
+            "at most one in ten is above",
+        ),
+        (39.0, 40.0, "The median is 39 EUR, and at least one in ten is 40 EUR", "10% or more are here"),
+    ],
+)
+def test_what_is_said_of_whole_numbers_is_true(median, nine, says, words):
+    """Many people give the very answer that is the quantile, so fewer are below, and more at most there."""
+    view = number_page.view(fines((0.5, median, (median, median)), (0.9, nine, (nine, nine))))
+    assert view.says.replace("\u202f", " ") == says
+    assert view.quantiles[1].words == words
+    lie = f"The median lies at {median:.0f} EUR, the 90% quantile at {nine:.0f} EUR."
+    assert view.detail.replace("\u202f", " ").startswith(lie)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "value", "says"),
+    [
+        (1.0, "p25", "At least 25% of answers are at most 1 pets (95% interval 1 pets to 1 pets)."),
+        (5.0, "p25", "At least 75% of answers are 5 pets (95% interval 5 pets to 5 pets)."),
+        (0.0, "p75", "At least 75% of answers are 0 pets (95% interval 0 pets to 0 pets)."),
+    ],
+)
+def test_so_does_the_command(estimate, value, says):
+    metric = {"id": "pets", "unit": "pets", "scale": "linear", "range": [0.0, 5.0]}
+    row = {"metric": "pets", "value": value, "unit": "pets", "level": 0.95, "n": 9, "detected": True}
+    row |= dict.fromkeys(("estimate", "low", "high"), estimate)
+
+    class Rows:
+        columns = ({"name": "to"}, {"name": "value"})
+        metrics = (metric,)
+        rows = (row,)
+
+    assert sentences(Rows) == [says]
 
 
 def test_over_time_the_band_stands_beside_it():

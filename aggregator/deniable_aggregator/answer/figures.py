@@ -42,6 +42,10 @@ class Measure(NamedTuple):
         """Return which end of the range a quantile may be at: -1 the least, 1 the greatest, 0 neither."""
         return digits.reached(value, self._within(interval), self.range) if self.is_quantile else 0
 
+    def at_end(self, value: float) -> int:
+        """Return at which end of the range a quantile is: -1 the least, 1 the greatest, 0 neither."""
+        return int(value >= self.range[1]) - int(value <= self.range[0]) if self.is_quantile else 0
+
     def one_sided(
         self,
         value: float,
@@ -75,7 +79,8 @@ class Measure(NamedTuple):
         """Write by how much something rose or fell, without a sign; by how much at most, if the interval holds no difference."""
         low, high = sorted(distance(end, self.scale) * (1 if is_rise else -1) for end in ends)
         least, most = self._written((low, high), sign="")
-        words = f"up to {most}" if self.holds_none(ends) else f"{least} to {most}"
+        alike = most.partition(_THIN)[0] == least  # as both may be where answers are whole numbers
+        words = f"up to {most}" if self.holds_none(ends) else most if alike else f"{least} to {most}"
         return f"a factor of {words}" if self.scale == "log" else words
 
     def holds_none(self, ends: tuple[float, float]) -> bool:

@@ -11,7 +11,7 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from deniable_query import VARIABLES, Query, QueryError, table
-from deniable_query.sentences import differences, holds_none, sentences
+from deniable_query.sentences import differences, holds_none, reasons, sentences
 from deniable_query.trends import trends, trends_by_segment
 
 if TYPE_CHECKING:
@@ -153,7 +153,10 @@ def _answered(arguments: argparse.Namespace) -> tuple[str, bool]:
         text = rows.csv().replace("\r\n", "\n")  # printing writes the line ends of the system
         return text, any(row["n"] not in ("", "0") for row in csv.DictReader(StringIO(text)))
     answer = rows.answer()
+    column = "difference" if arguments.compare else "estimate"
     is_answered = any(row["n"] for row in answer.rows)
+    nothing = reasons(answer) if is_answered and all(row.get(column) is None for row in answer.rows) else []
+    is_answered = is_answered and not (arguments.value and nothing)
     if arguments.json:
         return f"{json.dumps(answer.rows, indent=2, ensure_ascii=False)}\n", is_answered
     remarks = table.remarks_of(answer)
@@ -172,6 +175,7 @@ def _answered(arguments: argparse.Namespace) -> tuple[str, bool]:
             )
     else:  # what the page of the metric says
         lines = [each for listed in reports.says().values() for each in listed]
+    lines = lines or nothing
     cells = table.lines(answer) if any(row["n"] is not None for row in answer.rows) else []
     remarks = (_segments(arguments, answer) if is_answered else []) + remarks
     parts = (lines, _range(answer, arguments), cells, remarks)

@@ -18,20 +18,21 @@ if TYPE_CHECKING:
     from deniable_server.pages.parts.chart import Tick
 
 VIEWS = ("density", "cumulative")
+# What is true of a quantile also if many answers are this very number, as whole numbers are.
 _WORDS = {
-    0.05: "one in twenty is below",
-    0.1: "one in ten is below",
-    0.25: "a quarter are below",
-    0.5: "half are below",
-    0.75: "a quarter are above",
-    0.9: "one in ten is above",
-    0.95: "one in twenty is above",
-    0.99: "one in a hundred is above",
+    0.05: "at most one in twenty is below",
+    0.1: "at most one in ten is below",
+    0.25: "at most a quarter are below",
+    0.5: "at most half are below, at most half above",
+    0.75: "at most a quarter are above",
+    0.9: "at most one in ten is above",
+    0.95: "at most one in twenty is above",
+    0.99: "at most one in a hundred is above",
 }
-# How a sentence says that answers are below or above a quantile, by the end of the range that the quantile may be at.
+# How a sentence names the median, and says that answers are above a quantile, by the end of the range that it may be at.
 _BY_END = {
-    0.5: {0: "half of the answers are below", -1: "at least half of the answers are", 1: "at least half of the answers are"},
-    0.9: {0: "one in ten is above", -1: "at least nine in ten are", 1: "at least one in ten is"},
+    0.5: {0: "the median is", -1: "at least half of the answers are", 1: "at least half of the answers are"},
+    0.9: {0: "at most one answer in ten is above", -1: "at least nine in ten are", 1: "at least one in ten is"},
 }
 _HEIGHTS = {0.5: 0, 0.9: 42, 0.95: 64}  # of the notes in the picture, in percent from the top, by the quantile that they name
 _NAMED = {0.5: "median", 0.9: "90% quantile"}
@@ -199,42 +200,55 @@ def _ends(ends: tuple[float, float], unit: str) -> str:
 
 
 def _says(number: NumberEstimate) -> str:
-    """Say below which number half of the answers are, and above which one in ten is; what their bands say at an end."""
+    """Say what the median is, and above which number at most one in ten is; what their bands say at an end."""
     measure = quantile_measure(number)
     resolved = {each.share: each for each in number.quantiles if each.resolved}
     if 0.5 not in resolved or not number.unit:  # noqa: PLR2004
         return ""
-    parts = [
-        f"{words[measure.reaches(quantile.value, quantile.interval)]} {measure.one_sided(quantile.value, quantile.interval)}"
-        for share, words in _BY_END.items()
-        if (quantile := resolved.get(share))
-    ]
-    return figures.beginning(", and ".join(parts))
+    parts: dict[str, str] = {}  # by the quantile as text: of whole numbers several quantiles may be the same end of the range
+    for share, words in _BY_END.items():
+        if quantile := resolved.get(share):
+            text = measure.one_sided(quantile.value, quantile.interval)
+            parts.setdefault(text, words[_end(measure, quantile)])
+    return figures.beginning(", and ".join(f"{words} {text}" for text, words in parts.items()))
+
+
+def _end(measure: figures.Measure, quantile: QuantileEstimate) -> int:
+    """Return at which end of the range a quantile is or may be: -1 the least, 1 the greatest, 0 neither."""
+    return measure.reaches(quantile.value, quantile.interval) or measure.at_end(quantile.value)
 
 
 def _in_words(measure: figures.Measure, quantile: QuantileEstimate) -> str:
     if not quantile.resolved:
         return "not resolved"
-    if side := measure.reaches(quantile.value, quantile.interval):
+    if side := _end(measure, quantile):
         share = quantile.share if side < 0 else 1 - quantile.share
-        return f"{100 * share:g}% or more are here or {'below' if side < 0 else 'above'}"
+        beyond = "below" if side < 0 else "above"
+        return f"{100 * share:g}% or more are here{'' if measure.at_end(quantile.value) else f' or {beyond}'}"
     return _WORDS.get(quantile.share, "")
 
 
 def _detail(number: NumberEstimate, listed: Sequence[Figure]) -> str:
     """Say between which numbers these lie."""
     measure = quantile_measure(number)
-    bands = {each.share: measure.ends(each.interval) for each in number.quantiles if each.resolved}
-    between = [f"the {name} between {bands[share].replace(' to ', ' and ')}" for share, name in _NAMED.items() if share in bands]
+    bands = {each.share: _lying(measure.ends(each.interval)) for each in number.quantiles if each.resolved}
+    named = [(name, bands[share]) for share, name in _NAMED.items() if share in bands]
+    lying = ", ".join(f"the {name} {'' if index else 'lies '}{where}" for index, (name, where) in enumerate(named))
     mean = next((each for each in listed if each.name != "Median" and "ean" in each.name), None)
     also = f" The {mean.name.lower()} is {mean.value} ({mean.low} to {mean.high})." if mean else ""
-    return f"{figures.beginning(', '.join(between).replace('between', 'lies between', 1))}.{also}" if between else ""
+    return f"{figures.beginning(lying)}.{also}" if lying else ""
+
+
+def _lying(ends: str) -> str:
+    """Say between which numbers, such as `5 to 9 min`, a quantile lies; of answers that are whole numbers it may be at one."""
+    low, _, high = ends.partition(" to ")
+    return f"at {high}" if high.partition("\N{NARROW NO-BREAK SPACE}")[0] == low else f"between {low} and {high}"
 
 
 def _notes(number: NumberEstimate, table: Sequence[Quantile]) -> Iterator[Note]:
     for quantile, row in zip(number.quantiles, table, strict=True):
         if row.resolved and quantile.share in _HEIGHTS and 0 < row.at < 100:  # noqa: PLR2004
-            text = f"{'median' if quantile.share == 0.5 else f'{row.share} below'} {row.value}"  # noqa: PLR2004
+            text = f"{'median' if quantile.share == 0.5 else f'{row.share}:'} {row.value}"  # noqa: PLR2004
             yield Note(row.at, _HEIGHTS[quantile.share], text, row.at + _LETTER * len(text) > _ROOM)
 
 

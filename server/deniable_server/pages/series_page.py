@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from deniable.messages.plural import plural
 from deniable_aggregator.answer import figures
 from deniable_aggregator.answer.figures import moment
-from deniable_aggregator.answer.over_time.sentence import NAMES, changes_of, measure_of, trends_of
+from deniable_aggregator.answer.over_time.sentence import NAMES, NOT_FOLLOWED, changes_of, measure_of, trends_of
 from deniable_aggregator.answer.readings.numbers_differing import MEDIAN
 from deniable_server.pages.parts import chart, timeline
 from deniable_server.pages.parts.chart import Scale
@@ -332,7 +332,7 @@ def why_none(series: Series, line: Line | None, at: int) -> str:
     if line and line.kind == MEDIAN:
         known = sum(point is not None for point in line.points)
         return f"no median: it is estimated for the last {plural(known, series.period_length)} only"
-    other = "its version has other answers" if series.lines else "answers that are searched for are not followed over time"
+    other = "its version has other answers" if series.lines else figures.within(NOT_FOLLOWED)
     return _REMARKS.get(state, other)
 
 

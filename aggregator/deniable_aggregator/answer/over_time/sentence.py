@@ -23,6 +23,8 @@ NAMES = {"mean": "Mean", "geometric_mean": "Geometric mean", "median": "Median"}
 """What lines of numbers are called."""
 FEWEST = 5
 """Closed periods of which it is worth saying that they show no trend: fewer hardly can."""
+NOT_FOLLOWED = "Answers that are searched for are not followed over time"
+"""Why nothing is said of what changed, however many periods there are: each finds its own answers."""
 _MOST_NAMED = 3
 _ALONE = "This metric is tested alone; the list tests all metrics together, and may not find this."
 
@@ -77,6 +79,8 @@ def change_in_words(series: Series) -> str:
     changes, length = changes_of(series), series.period_length
     if not changes:
         published = sum(each.state == "published" for each in series.periods)
+        if not series.lines:
+            return f"{NOT_FOLLOWED}." if published else ""
         return f"What changed is said once two {length}s of one version are closed." if published > 1 else ""
     since, last = changes[0][1].since, changes[0][1].last
     if not any(change.differs for _, change in changes):
@@ -97,6 +101,8 @@ def trend_in_words(series: Series) -> str:
         return f"On average {figures.within(words)} Sizes are {interval}. {_ALONE}"
     closed = closed_periods(series)
     if not trends:
+        if not series.lines:
+            return ""
         return f"A trend takes {LEAST} closed periods or more, and there are {closed}." if 1 < closed < LEAST else ""
     if closed < FEWEST:
         return f"No trend beyond chance through {plural(closed, length)}: so few show only a steep one."

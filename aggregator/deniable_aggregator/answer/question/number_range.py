@@ -98,6 +98,9 @@ def read(
     if is_all or has_none:
         answers = f"answers of {metric.id} are {_plain(low)} to {_plain(high)} {metric.unit}".rstrip()
         parts = "all" if is_all else "none"
+        if at_most is not None and at_most < low:  # somebody may ask who answered 0
+            least = _plain(low)
+            raise UnknownValue(f"{answers}; smaller ones were reported as {least}: write {JOINT}{least} for these")
         raise UnknownValue(f"{answers}, and {written} has {parts} of them: let an end lie within, such as {above_}..{at_most_}")
     return NumberRange(inside_above, inside_at_most)
 
@@ -111,10 +114,13 @@ def meant(
         return f"; a range of {metric.id} is written {ends[1]}{JOINT}{ends[2]}"
     number = word.lstrip("<>=\u2264\u2265 ")
     try:
-        read_number(number)
+        meant_ = read_number(number)
     except (ParameterError, ValueError):
         return ""
-    return f"; a range of {metric.id} is written {number}.. for more than {number}, and ..{number} for at most that"
+    beyond = ""
+    if metric.axis is not None and meant_ < metric.axis.low:
+        beyond, number = f"smaller numbers than {_plain(metric.axis.low)} were reported as this, and ", _plain(metric.axis.low)
+    return f"; {beyond}a range of {metric.id} is written {number}.. for more than {number}, and ..{number} for at most that"
 
 
 def _example(axis: Axis) -> tuple[str, str]:

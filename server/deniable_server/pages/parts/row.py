@@ -123,6 +123,7 @@ class Row:
     awaited: str  # what the first release waits for, in words; empty once there is one
     today: date
     ends: str  # when collection ended or ends soon, in words
+    is_followed: bool = True  # whether periods are compared
     moves: tuple[Move, ...] = ()  # those found beyond chance over the whole list: trends first, and the largest first
     spark: Spark | None = None
 
@@ -137,7 +138,7 @@ class Row:
         changes = [move for move in self.tests if not move.is_trend]
         trends = [move for move in self.tests if move.is_trend and closed_periods(move.series) >= sentence.FEWEST]
         if not changes and not trends:
-            return ("No two closed periods to compare yet",)
+            return ("No two closed periods to compare yet" if self.is_followed else sentence.NOT_FOLLOWED,)
         length = self.tests[0].series.period_length
         no_change = tuple(f"No change since {_brief(move.result.since, length, self.today)}" for move in changes[:1])
         no_trend = tuple(f"No trend since {_brief(move.result.since, length, self.today)}" for move in trends[:1])
@@ -189,6 +190,7 @@ def row(
         today=today,
         awaited="" if measured.n else _awaited(app, measured),
         ends=_ends(measured.expires, today),
+        is_followed=not app.versions[measured.id, measured.version].metric.discover,
     )
 
 

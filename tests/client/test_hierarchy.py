@@ -44,7 +44,7 @@ FAULTS = [
     ('[generalize]\narch = "."', "generalize.arch: declare a segment of this name under [segments]", "arch"),
     (
         "[generalize]\nversion = 3",
-        'generalize.version: write a table of words of letters, digits and _.+-, such as { "2.4.1" = "2.4" }',
+        'generalize.version: write a table of words of the letters A to Z, digits and _.+-, such as { "2.4.1" = "2.4" }',
         3,
     ),
     (
@@ -61,17 +61,17 @@ FAULTS = [
     ('[generalize]\nplatform = "."', "generalize.platform: write a separator that occurs in the values of platform", "."),
     (
         '[generalize.version]\n"3.0" = 3',
-        'generalize.version: write a table of words of letters, digits and _.+-, such as { "2.4.1" = "2.4" }',
+        'generalize.version: write a table of words of the letters A to Z, digits and _.+-, such as { "2.4.1" = "2.4" }',
         {"3.0": 3},
     ),
     (
         '[generalize.version]\n"3.0" = "a,b"',
-        'generalize.version: write a table of words of letters, digits and _.+-, such as { "2.4.1" = "2.4" }',
+        'generalize.version: write a table of words of the letters A to Z, digits and _.+-, such as { "2.4.1" = "2.4" }',
         {"3.0": "a,b"},
     ),
     (
         '[generalize.version]\n"3.0" = ""',
-        'generalize.version: write a table of words of letters, digits and _.+-, such as { "2.4.1" = "2.4" }',
+        'generalize.version: write a table of words of the letters A to Z, digits and _.+-, such as { "2.4.1" = "2.4" }',
         {"3.0": ""},
     ),
     (
@@ -132,5 +132,5 @@ def test_a_faulty_segment_is_one_fault():
     with pytest.raises(RegistryError) as caught:
         parse(f'{HEAD}[segments]\nv = []\n[generalize]\nv = "."\n{METRIC}')
     assert [fault.rule for fault in caught.value.faults] == [
-        "segments.v: write a list of words of letters, digits and _.+-, each in quotes"
+        "segments.v: write a list of words of the letters A to Z, digits and _.+-, each in quotes"
     ]

@@ -312,7 +312,7 @@ def test_a_problem_is_told_in_the_servers_words(url):
     with pytest.raises(QueryError, match="did you mean 'theme") as results:
         Query(url, READ).metric("themes").rows()
     assert (results.value.status, results.value.code, results.value.retry_after) == (404, "unknown_metric", None)
-    with pytest.raises(QueryError, match="cells are not added up"):
+    with pytest.raises(QueryError, match="segments are not added up: name one value of platform, or break rows down by it: "):
         query.where(platform=["linux", "macos"]).rows()
     with pytest.raises(QueryError, match="unknown_key"):
         Query(url, "rk_wrong_12345678").metric("theme").rows()
@@ -1200,20 +1200,22 @@ def test_of_a_search_that_tells_nothing_the_first_line_says_why(serve, command, 
     """Also if reports came; without an answer the status is 2."""
     site = serve(
         registry_toml(
-            metric_toml("site", type="string", discover=True, epsilon=8, max_length=2),
+            metric_toml("site", type="string", discover=True, epsilon=8, max_length=2, segments=["platform"]),
+            segments={"platform": ["linux", "macos"]},
             publication={"trial": True, "grace": "30d"},
         )
     )
-    send(site, "site", ["ab"] * 3000, day(0))
-    send(site, "site", ["ab"] * 3000, day(4))
+    for ago in (0, 4):
+        send(site, "site", ["ab"] * 3000, day(ago), segment="platform=linux")
     site.drain()
     with listening(site.flask) as url:
         got, out, _ = command(url, "site", *words)
         every = command(url, "site")[1]
-        overview = site.http.get("/").get_data(as_text=True)
+        overview, page = (site.http.get(path).get_data(as_text=True) for path in ("/", "/m/site"))
     assert (got, out.splitlines()[0]) == (status, says)
     # However many periods there are, no page says that more of them are needed.
     not_followed = "Answers that are searched for are not followed over time"
     assert f"{not_followed}.\n" in every
     assert not_followed in overview
+    assert "not shown by segment side by side. Choose a segment above, or ask <code>deniable query site --by NAME</code>" in page
     assert not re.search("closed periods|What changed is said once", f"{every}{overview}")

@@ -65,7 +65,10 @@ def faults_of(
         if not any(declared in value for value in values):
             yield f"generalize.{name}: write a separator that occurs in the values of {name}", declared
     elif not isinstance(declared, dict) or not all(isinstance(word, str) and WORD.fullmatch(word) for word in declared.values()):
-        yield f'generalize.{name}: write a table of words of letters, digits and _.+-, such as {{ "2.4.1" = "2.4" }}', declared
+        yield (
+            f'generalize.{name}: write a table of words of the letters A to Z, digits and _.+-, such as {{ "2.4.1" = "2.4" }}',
+            declared,
+        )
         return
     else:
         yield from _table_faults(name, values, declared)

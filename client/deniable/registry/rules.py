@@ -140,9 +140,9 @@ def _table_faults(name: str, table: object) -> Iterator[Found]:
 def _segments_faults(segments: dict[str, Any]) -> Iterator[Found]:
     for name, values in segments.items():
         if not WORD.fullmatch(name):
-            yield "-", "write the name of a segment as one word of letters, digits and _.+-", name
+            yield "-", "write the name of a segment as one word of the letters A to Z, digits and _.+-", name
         if not isinstance(values, list) or not values or not all(isinstance(v, str) and WORD.fullmatch(v) for v in values):
-            yield "-", f"segments.{name}: write a list of words of letters, digits and _.+-, each in quotes", values
+            yield "-", f"segments.{name}: write a list of words of the letters A to Z, digits and _.+-, each in quotes", values
         elif len(set(values)) != len(values):
             yield "-", f"segments.{name}: list each value once", values
 

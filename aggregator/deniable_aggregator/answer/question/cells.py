@@ -126,7 +126,8 @@ def _no_dimension(declared: Declared, registry: Registry, name: str, known: Sequ
 def _one(breakdown: Breakdown, segment: str, filters: Sequence[Filter]) -> str:
     """Return the only value that filters leave of a segment that is no dimension."""
     if len(filters) > 1 or filters[0].op != "is" or len(filters[0].values) > 1:
-        rule = f"cells are not added up: filter {segment} by one value that it is, or name it among the dimensions"
+        how = f"--by {segment}, by({segment!r}), or the member dimensions"
+        rule = f"segments are not added up: name one value of {segment}, or break rows down by it: {how}"
         raise Summed(rule)
     _check(breakdown, segment, filters[0].values)
     return filters[0].values[0]

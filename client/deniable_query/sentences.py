@@ -165,5 +165,5 @@ def _size(row: Row, unit: str, range_: tuple[float, float], *, is_ratio: bool, i
     if not is_more:
         low, high = (1 / high, 1 / low) if is_ratio else (-high, -low)
     begin, end = digits.written_distance((low, high), range_, is_share=unit == "share", is_ratio=is_ratio)
-    words = f"up to {end}" if holds_none(row, is_ratio=is_ratio) else f"{begin} to {end}"
+    words = f"up to {end}" if holds_none(row, is_ratio=is_ratio) else end if begin == end else f"{begin} to {end}"
     return f"a factor of {words}" if is_ratio else f"{words} {'points' if unit == 'share' else unit}"

@@ -1125,6 +1125,8 @@ def test_differences_have_the_digits_of_pages(cells, unit, texts):
         ((1.004, 1.4), "log", "min", "a factor of 1.004 to 1.40"),
         ((0.5, 0.8), "log", "min", "a factor of 1.2 to 2.0"),
         ((0.98, 1.4), "log", "min", "a factor of up to 1.4"),
+        ((1.0, 1.0), "linear", "min", "1 min"),  # of whole numbers
+        ((-1.0, -1.0), "linear", "min", "1 min"),
     ],
 )
 def test_both_ends_of_what_differs_are_said_as_on_pages(ends, scale, unit, size):

@@ -136,6 +136,11 @@ def test_so_does_the_command(estimate, value, says):
     assert sentences(Rows) == [says]
 
 
+def test_an_interval_of_one_number_is_written_once():
+    measure = quantile_measure(fines(MEDIAN))
+    assert [measure.signed((each, each)).replace("\u202f", " ") for each in (0.0, 1.0)] == ["0 EUR", "+1 EUR"]
+
+
 def test_over_time_the_band_stands_beside_it():
     """Its ends are those of the table of quantiles."""
     point = Point(0.11, (0.0, 0.32), (0.0, 0.41), 900)

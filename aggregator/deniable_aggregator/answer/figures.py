@@ -79,8 +79,7 @@ class Measure(NamedTuple):
         """Write by how much something rose or fell, without a sign; by how much at most, if the interval holds no difference."""
         low, high = sorted(distance(end, self.scale) * (1 if is_rise else -1) for end in ends)
         least, most = self._written((low, high), sign="")
-        alike = most.partition(_THIN)[0] == least  # as both may be where answers are whole numbers
-        words = f"up to {most}" if self.holds_none(ends) else most if alike else f"{least} to {most}"
+        words = f"up to {most}" if self.holds_none(ends) else _joined(least, most)
         return f"a factor of {words}" if self.scale == "log" else words
 
     def holds_none(self, ends: tuple[float, float]) -> bool:
@@ -90,7 +89,7 @@ class Measure(NamedTuple):
     def signed(self, ends: tuple[float, float]) -> str:
         """Write the interval of a difference with signs, or on a logarithmic scale as factors."""
         low, high = (distance(end, self.scale) for end in ends)
-        words = " to ".join(self._written((low, high), sign="+"))
+        words = _joined(*self._written((low, high), sign="+"))
         return f"a factor of {words}" if self.scale == "log" else words
 
     def rate(self, ends: tuple[float, float], *, is_rise: bool) -> str:
@@ -125,6 +124,11 @@ class Measure(NamedTuple):
             return digits.written_distance((exp(ends[0]), exp(ends[1])), self.range, is_share=False, is_ratio=True)
         low, high = digits.written_distance(ends, self.range, is_share=self.is_share, is_ratio=False, positive=sign)
         return low, f"{high} points" if self.is_share else f"{high}{_THIN + self.unit if self.unit else ''}"
+
+
+def _joined(low: str, high: str) -> str:
+    """Write the ends of an interval, the second one with its unit; once if they are alike, as those of whole numbers may be."""
+    return high if high.partition(_THIN)[0] == low else f"{low} to {high}"
 
 
 def distance(difference: float, scale: str) -> float:

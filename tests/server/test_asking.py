@@ -1185,6 +1185,12 @@ def test_a_difference_whose_interval_holds_none_is_explained():
     sure = Answer([row | {"diff_low_all": 0.01}], [], [{"scale": "linear"}], trial=False)
     assert len(_about_differences(sure)) == 1
     assert _about_differences(Answer([{"p_holm": None}], [], [{"scale": "linear"}], trial=False)) == []
+    figures = [row | {"value": each, "unit": "ms"} for each in ("geometric_mean", "p50", "p90")]
+    (rule, _) = _about_differences(Answer(figures, [], [{"scale": "linear"}], trial=False))
+    assert rule.endswith(
+        " The metric's page tests the geometric mean alone, as --value geometric_mean does, and may find more of it."
+    )
+    assert "page tests" not in " ".join(_about_differences(Answer(figures[:1], [], [{"scale": "linear"}], trial=False)))
 
 
 @pytest.mark.parametrize(

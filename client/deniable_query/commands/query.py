@@ -264,6 +264,11 @@ def _about_differences(answer: Answer) -> list[str]:
     family = "LOW, ALL to HIGH, ALL hold for these together, so other pages have other intervals."
     alpha = 1 - float(tested[0]["level"] or 0)
     rule = f"A difference is beyond chance if its P, HOLM is at most {alpha:.6g}. {answer.together} {family}"
+    figures = {str(row.get("value")) for row in tested}
+    means = [each for each in figures if each in ("mean", "geometric_mean")]
+    if means and len(figures) > 1:
+        mean = means[0].replace("_", " ")
+        rule += f" The metric's page tests the {mean} alone, as --value {means[0]} does, and may find more of it."
     if not any(row["differs"] and holds_none(row, is_ratio=is_log and row["unit"] != "share") for row in tested):
         return [rule]
     more = (

@@ -328,19 +328,19 @@ FAULTS = [
         f'{HEAD}arch = ["x,y"]\n{metric()}',
         "-",
         "segments.arch: write a list of words of the letters A to Z, digits and _.+-, each in quotes",
-        ["x,y"],
+        "x,y",
     ),
     (
-        f'{HEAD}arch = ["x=y"]\n{metric()}',
+        f'{HEAD}arch = ["x", "x=y"]\n{metric()}',
         "-",
         "segments.arch: write a list of words of the letters A to Z, digits and _.+-, each in quotes",
-        ["x=y"],
+        "x=y",
     ),
     (
         f"{HEAD}arch = [1]\n{metric()}",
         "-",
         "segments.arch: write a list of words of the letters A to Z, digits and _.+-, each in quotes",
-        [1],
+        1,
     ),
     (f'{HEAD}arch = ["x", "x"]\n{metric()}', "-", "segments.arch: list each value once", ["x", "x"]),
     # a metric

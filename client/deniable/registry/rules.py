@@ -143,8 +143,8 @@ def _segments_faults(segments: dict[str, Any]) -> Iterator[Found]:
             yield "-", "write the name of a segment as one word of the letters A to Z, digits and _.+-", name
         listed = values if isinstance(values, list) and values else [...]
         if wrong := [each for each in listed if not (isinstance(each, str) and WORD.fullmatch(each))]:
-            found = values if wrong == [...] else wrong[0]
-            yield "-", f"segments.{name}: write a list of words of the letters A to Z, digits and _.+-, each in quotes", found
+            value = values if wrong == [...] else wrong[0]
+            yield "-", f"segments.{name}: write a list of words of the letters A to Z, digits and _.+-, each in quotes", value
         elif len(set(values)) != len(values):
             yield "-", f"segments.{name}: list each value once", values
 

@@ -74,9 +74,7 @@ def _sentence(row: Row, metric: dict[str, Any]) -> str:
 
 def _end_of(row: Row, metric: dict[str, Any]) -> int:
     """Return at which end of the range a quantile is, as one of whole numbers may be: -1 the least, 1 the greatest, 0 neither."""
-    least, most = metric.get("range") or (-inf, inf)
-    estimate = float(row["estimate"] or 0)
-    return int(estimate >= most) - int(estimate <= least)
+    return digits.at_end(float(row["estimate"] or 0), metric.get("range") or (-inf, inf))
 
 
 def _unresolved(row: Row) -> str:

@@ -203,6 +203,11 @@ def reached(value: float, band: tuple[float, float], range_: tuple[float, float]
     return int(band[1] >= range_[1] - slack) - int(band[0] <= range_[0] + slack)
 
 
+def at_end(value: float, range_: tuple[float, float]) -> int:
+    """Return at which end of the range a quantile is, as one of whole numbers may be: -1 the least, 1 the greatest, 0 neither."""
+    return int(value >= range_[1]) - int(value <= range_[0])
+
+
 def are_whole(value: float, interval: tuple[float, float]) -> bool:
     """Whether a number and the ends of its interval are whole."""
     return all(float(each).is_integer() for each in (value, *interval))

@@ -44,7 +44,7 @@ class Measure(NamedTuple):
 
     def at_end(self, value: float) -> int:
         """Return at which end of the range a quantile is: -1 the least, 1 the greatest, 0 neither."""
-        return int(value >= self.range[1]) - int(value <= self.range[0]) if self.is_quantile else 0
+        return digits.at_end(value, self.range) if self.is_quantile else 0
 
     def one_sided(
         self,
@@ -128,7 +128,12 @@ class Measure(NamedTuple):
 
 def _joined(low: str, high: str) -> str:
     """Write the ends of an interval, the second one with its unit; once if they are alike, as those of whole numbers may be."""
-    return high if high.partition(_THIN)[0] == low else f"{low} to {high}"
+    return high if are_alike(low, high) else f"{low} to {high}"
+
+
+def are_alike(low: str, high: str) -> bool:
+    """Whether the ends of an interval of numbers, the second one with its unit, are written alike."""
+    return high.partition(_THIN)[0] == low
 
 
 def distance(difference: float, scale: str) -> float:

@@ -242,7 +242,7 @@ def _detail(number: NumberEstimate, listed: Sequence[Figure]) -> str:
 def _lying(ends: str) -> str:
     """Say between which numbers, such as `5 to 9 min`, a quantile lies; of answers that are whole numbers it may be at one."""
     low, _, high = ends.partition(" to ")
-    return f"at {high}" if high.partition("\N{NARROW NO-BREAK SPACE}")[0] == low else f"between {low} and {high}"
+    return f"at {high}" if figures.are_alike(low, high) else f"between {low} and {high}"
 
 
 def _notes(number: NumberEstimate, table: Sequence[Quantile]) -> Iterator[Note]:

@@ -132,8 +132,9 @@ class Partition:
         self.archived = Archived(client, name)
         self._seen = Seen(client, name)
         self._fix = self.script("fix")
-        self._append = Script(client, "limit", "seen", "enter", "append", check=self._ensure_anew)
-        self._admit = Script(client, "enter", "admit", check=self._ensure_anew)
+        check = partial(self.ensure, anew=True)
+        self._append = Script(client, "limit", "seen", "enter", "append", check=check)
+        self._admit = Script(client, "enter", "admit", check=check)
         self._commit = self.script("own", "filed", "gone", "add", "note", "commit")
         self._seal = self.script("seal")
         self._bury = self.script("enter", "bury")
@@ -227,15 +228,14 @@ class Partition:
         """Fix the number of the app's partitions, unless it is fixed; return it."""
         return int(self._fix([schema.PARTITIONS.of(self.app)], [number], replicas=self._replicas))
 
-    def ensure(self) -> None:
-        """Check regularly that the partition's server keeps the promised durability."""
+    def ensure(
+        self,
+        *,
+        anew: bool = False,  # whether the server does not know our script, so that it was started and may have other settings
+    ) -> None:
+        """Check regularly, or at once, that the partition's server keeps the promised durability."""
         if self._durability:
-            self._durability.ensure(primary(self._client, self.stream))
-
-    def _ensure_anew(self) -> None:
-        """Check it at once: the server does not know our script, so it was started again and may have other settings."""
-        if self._durability:
-            self._durability.ensure(primary(self._client, self.stream), anew=True)
+            self._durability.ensure(primary(self._client, self.stream), anew=anew)
 
     def recall(
         self,
